@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -70,6 +70,9 @@ bench-sql: java $(READY) ## GROUP BY without a window, beside Spark's aggregatio
 
 bench-top-n: java $(READY) ## the last row and the ten best rows of each key
 	@$(BIN)/python -m examples.throughput.top_n
+
+bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
+	@$(BIN)/python -m examples.throughput.matches
 
 bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
 	@$(BIN)/python -m examples.throughput.kernels

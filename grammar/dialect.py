@@ -40,7 +40,9 @@ class SqlStream(Spark):
         STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]  # a doubled quote is a quote, as in Spark 4
         COMMANDS: ClassVar[set[TokenType]] = set()  # no statement is kept as a string
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = (
-            Spark.Tokenizer.TOKENS_PRECEDING_HINT | SqlStreamParser.ID_VAR_TOKENS | {TokenType.R_PAREN}
+            Spark.Tokenizer.TOKENS_PRECEDING_HINT
+            | SqlStreamParser.ID_VAR_TOKENS
+            | {TokenType.R_PAREN, TokenType.R_BRACE}
         )
 
     Parser = SqlStreamParser

@@ -13,6 +13,7 @@ from sqlstream.errors import Span
 from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
+from sqlstream.grammar.lambdas import name_arguments
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
 from sqlstream.grammar.strict import StrictParser
 
@@ -42,6 +43,7 @@ def _plain_string(self: ExpressionParser, token: Token) -> Any:
 class ExpressionParser(StrictParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
+    _in_lambda = False
     ADD_JOIN_ON_TRUE = False
     STRICT_CAST = True
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = dict(BUILDERS)
@@ -54,6 +56,10 @@ class ExpressionParser(StrictParser):
     }
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
         token: SparkParser.COLUMN_OPERATORS[token] for token in (TokenType.DOT, TokenType.DCOLON)
+    }
+    LAMBDAS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.LAMBDAS,
+        TokenType.ARROW: lambda self, names: self.lambda_of(names),
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
@@ -98,6 +104,17 @@ class ExpressionParser(StrictParser):
     def _parse_lambda(self, alias: bool = False) -> Any:
         read = super()._parse_lambda
         return self._marked(lambda: read(alias=alias))
+
+    def lambda_of(self, names: list[Any]) -> Any:
+        """The function behind its names, which are looked for once all lambdas inside of each other are read."""
+        inside, self._in_lambda = self._in_lambda, True
+        try:
+            function = self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=names))
+        finally:
+            self._in_lambda = inside
+        if not inside:
+            name_arguments(function)
+        return function
 
     def _parse_ordered(self, parse_method: Any = None) -> Any:
         read = super()._parse_ordered

@@ -20,6 +20,14 @@ _REWRITTEN = frozenset(
 )  # fmt: skip
 
 
+def member_sql(generator: SparkGenerator, column: exp.ColumnDef) -> str | None:
+    """The member of a struct; None for other columns. sqlglot looks through the type of each for what columns have."""
+    says_more = any(value for key, value in column.args.items() if key not in ("this", "kind"))
+    if says_more or not isinstance(column.parent, exp.DataType):
+        return None
+    return f"{generator.sql(column, 'this')}: {generator.sql(column, 'kind')}"
+
+
 class SqlStreamGenerator(SparkGenerator):
     """Canonical places: window among the keys or behind them, firing clauses behind HAVING, EMIT last."""
 
@@ -52,6 +60,9 @@ class SqlStreamGenerator(SparkGenerator):
         if skip_last and not line_break:
             return sql
         return ("" if skip_first else space) + lines.replace("\n", f"\n{space}") + line_break + last
+
+    def columndef_sql(self, expression: exp.ColumnDef, sep: str = " ") -> str:
+        return member_sql(self, expression) or super().columndef_sql(expression, sep)
 
     def node(self, node: Node) -> str:
         """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""

@@ -17,6 +17,8 @@ _PIECE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
+_QUOTES = ("'", '"', "`")
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -33,6 +35,16 @@ class Piece:
     def is_blank(self) -> bool:
         """White space or a comment."""
         return self.text.isspace() or self.text.startswith(("--", "/*"))
+
+    @property
+    def is_open(self) -> bool:
+        """A comment, a string or a quoted name that is not closed."""
+        if self.text.startswith("--"):
+            return not self.text.endswith("\n")
+        if self.text.startswith("/*"):
+            return len(self.text) < 4 or not self.text.endswith("*/")
+        literal = self.text[1:] if self.text[1:2] in _QUOTES and self.text[0] in "rR" else self.text
+        return literal[:1] in _QUOTES and (len(literal) == 1 or literal[-1] != literal[0])
 
     @property
     def is_word(self) -> bool:

@@ -76,7 +76,7 @@ def _unordered(key: exp.Expression) -> exp.Expr:
 @print_node.register
 def _(node: n.Argument, sql: Sql) -> str:
     value = print_node(node.value, sql) if isinstance(node.value, n.Node) else sql(node.value)
-    return f"{quote_name(node.name)} => {value}" if node.name else value
+    return f"{quote_name(node.name)} => {value}" if node.name is not None else value
 
 
 @print_node.register
@@ -93,7 +93,7 @@ def _argument(argument: n.Argument, following: n.Argument | None, sql: Sql) -> s
     another_key = following is not None and following.name is None and isinstance(following.value, exp.Expr)
     if not isinstance(table, n.TableArgument) or not another_key:
         return print_node(argument, sql)
-    name = f"{quote_name(argument.name)} => " if argument.name else ""
+    name = f"{quote_name(argument.name)} => " if argument.name is not None else ""
     return f"{name}{_table(table, sql, enclosed=True)}"
 
 

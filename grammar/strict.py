@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
+from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
@@ -40,6 +41,7 @@ _NOT_WORDS = frozenset({
     TokenType.NUMBER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING,
     TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING,
 })  # fmt: skip
+_TEXTS = frozenset({exp.DType.CHAR, exp.DType.VARCHAR})
 _SIZES = {
     exp.DType.DECIMAL: 2,
     **dict.fromkeys((exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR, exp.DType.BINARY), 1),
@@ -105,6 +107,7 @@ def _without_plus(value: Any) -> Any:
 
 
 class StrictParser(SparkParser):
+    _in_type = False
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
         token: kind for token, kind in SparkParser.FACTOR.items() if token not in _DISTANCES
@@ -212,11 +215,28 @@ class StrictParser(SparkParser):
         call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type in _OPENING
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
-        kind = super()._parse_types(check_func, *args, **kwargs)
+        kind = self._as_text(lambda: super(HiveParser, self)._parse_types(check_func, *args, **kwargs), args, kwargs)
+        is_schema = args[0] if args else kwargs.get("schema", False)
+        if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
+            raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")
         if isinstance(kind, exp.DataType) and self._prev.end >= start.start:
             mark(kind, start.start, self._prev.end + 1)
             _check_sizes(kind, Span(start.start, self._prev.end + 1))
         return kind
+
+    def _as_text(self, read: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The type, in which CHAR and VARCHAR are STRING unless it is that of a column.
+
+        As in sqlglot's HiveParser, which looks through the types in it at each level.
+        """
+        if self._in_type or (args[0] if args else kwargs.get("schema", False)):
+            return read()
+        self._in_type = True
+        try:
+            kind = read()
+        finally:
+            self._in_type = False
+        return kind.transform(_as_text, copy=False) if kind else kind
 
     def _parse_type_size(self) -> Any:
         """A number and nothing behind it."""
@@ -361,6 +381,13 @@ class StrictParser(SparkParser):
         if not hints:
             raise unexpected(None, self._prev or None, ["IDENT"])
         return exp.Hint(expressions=hints)
+
+
+def _as_text(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.DataType) and node.this in _TEXTS:
+        node.set("this", exp.DType.TEXT)
+        node.set("expressions", None)
+    return node
 
 
 def _check_sizes(kind: exp.DataType, span: Span) -> None:

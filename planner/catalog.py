@@ -5,15 +5,18 @@ The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sqlglot import exp
 
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
+
+T = TypeVar("T")
 
 
 class RowKind(Enum):
@@ -115,4 +118,9 @@ class Catalog(Protocol):
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
         """The catalog as the names in a view see it."""
+        ...
+
+    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+        """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
+        has looked up there."""
         ...

@@ -6,6 +6,7 @@ The text need not be complete. What only the product knows, such as the options 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise, takewhile
@@ -14,10 +15,12 @@ from typing import Protocol
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after
 from sqlstream.grammar.pieces import Piece, pieces
+from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.functions.kinds import callable_functions
+from sqlstream.types import DataType
 
 
 class SuggestionKind(Enum):
@@ -47,6 +50,10 @@ class Known:
 
     values: tuple[str, ...] = ()
     detail: str = ""
+
+
+Candidate = tuple[str, SuggestionKind, str]
+"""Text, kind and detail of what may be suggested."""
 
 
 class Vocabulary(Protocol):
@@ -86,23 +93,21 @@ _NO_ALIAS = _AFTER_RELATIONS | {
 def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
     """Suggestions for the place ``at`` in ``text``, the likeliest first; none inside comments and finished words."""
     before = _statement(pieces(text[:at]))
-    if before and before[-1].text[0] in "'\"" and not _is_closed(before[-1].text):
-        return _fitting(_in_string(before, vocabulary), before[-1].text[1:], before[-1].start + 1)
-    if before and before[-1].is_blank and before[-1].text.startswith(("--", "/*")) and before[-1].text[-1] != "\n":
+    last = before[-1] if before else Piece("", at)
+    if last.is_open and last.is_blank:
         return []
-    typed = before.pop() if before and (before[-1].is_word or before[-1].text[0] == "`") else Piece("", at)
+    if last.is_open and last.text[0] in "'\"":
+        return _fitting(_in_string(before, vocabulary), last.text[1:], last.start + 1)
+    typed = before.pop() if last.text and (last.is_word or last.text[0] == "`") else Piece("", at)
     behind = takewhile(lambda piece: piece.text != ";", pieces(text, at))
     whole = [piece for piece in [*before, *behind] if not piece.is_blank]
     words = [piece for piece in before if not piece.is_blank]
     scope = Scope.around(whole, len(words), vocabulary.catalog)
     if len(words) > 1 and words[-1].text == ".":
-        candidates: Iterable[tuple[str, SuggestionKind, str]] = scope.columns_of(_unquoted(words[-2].text))
+        candidates: Iterable[Candidate] = scope.columns_of(_unquoted(words[-2].text))
     else:
         candidates = _at_word(text, words, typed.start, scope, vocabulary)
     return _fitting(candidates, typed.text.lstrip("`"), typed.start)
-
-
-Candidate = tuple[str, SuggestionKind, str]
 
 
 def _fitting(candidates: Iterable[Candidate], typed: str, start: int) -> list[Suggestion]:
@@ -112,8 +117,8 @@ def _fitting(candidates: Iterable[Candidate], typed: str, start: int) -> list[Su
         word = text.lower() if kind in _SPELLED_FREELY and typed.islower() else text
         seen.setdefault(word.casefold(), Suggestion(word, kind, start, detail))
     typed = typed.casefold()
-    begins = [s for key, s in seen.items() if key.startswith(typed)]
-    inside = [s for key, s in seen.items() if typed and not key.startswith(typed) and _has_word(key, typed)]
+    begins = [s for key, s in seen.items() if key.lstrip("`").startswith(typed)]
+    inside = [s for key, s in seen.items() if typed and s not in begins and _has_word(key, typed)]
     return [s for s in [*begins, *inside] if s.text.casefold() != typed]
 
 
@@ -124,19 +129,15 @@ def _has_word(key: str, typed: str) -> bool:
     return any(not one.isalnum() and key.startswith(typed, i + 1) for i, one in enumerate(key))
 
 
-def _statement(found: Iterable[Piece]) -> list[Piece]:
-    """Those behind the last semicolon."""
+def _statement(script: Iterable[Piece]) -> list[Piece]:
+    """The pieces behind the last semicolon."""
     statement: list[Piece] = []
-    for piece in found:
+    for piece in script:
         if piece.text == ";":
             statement.clear()
         else:
             statement.append(piece)
     return statement
-
-
-def _is_closed(literal: str) -> bool:
-    return len(literal) > 1 and literal[-1] == literal[0]
 
 
 def _unquoted(text: str) -> str:
@@ -192,7 +193,7 @@ def _at_word(
         expected = expected_after(text[inner[0].start : start]) if is_query else ["an expression"]
     last = words[-1].text.upper() if words else ""
     if "a table name" in expected or ("a name" in expected and last in _OF_RELATIONS):
-        yield from scope.relations(vocabulary.catalog)
+        yield from scope.relations()
     if "an expression" in expected or last in ("BY", ",", "("):
         yield from scope.columns()
         yield from _functions(vocabulary.catalog)
@@ -200,7 +201,7 @@ def _at_word(
     if "a type" in expected:
         yield from ((name, SuggestionKind.TYPE, "") for name in _TYPES)
     if "a query" in expected:
-        yield from ((word, SuggestionKind.KEYWORD, "") for word in ("SELECT", "WITH", "VALUES"))
+        yield from ((word, SuggestionKind.KEYWORD, "") for word in _QUERY_STARTS)
     yield from ((word, SuggestionKind.KEYWORD, "") for word in expected if word.isupper() and word[0].isalpha())
 
 
@@ -227,10 +228,11 @@ def _functions(catalog: Catalog) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class Scope:
-    """``named``: by alias, names and types of columns of what FROM holds around the cursor. ``ctes``: those of WITH."""
+    """``sources``: tables and views by alias, which FROM holds around the cursor. ``ctes``: names of WITH."""
 
-    named: Mapping[str, tuple[tuple[str, str], ...]]
-    ctes: tuple[str, ...] = ()
+    sources: Mapping[str, str]
+    ctes: tuple[str, ...]
+    catalog: Catalog
 
     @classmethod
     def around(cls, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
@@ -238,25 +240,26 @@ class Scope:
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip
-        query = _query_around(texts, at)
-        named = {alias: _columns(name, catalog) for name, alias in _sources(query)}
-        return cls(named, ctes)
+        return cls({alias: name for name, alias in _sources(_query_around(texts, at))}, ctes, catalog)
 
-    def relations(self, catalog: Catalog) -> Iterator[Candidate]:
-        yield from ((name, SuggestionKind.TABLE, "WITH") for name in self.ctes)
-        for name in catalog.relation_names():
-            kind = "view" if isinstance(catalog.relation(name), View) else "table"
-            yield name, SuggestionKind.TABLE, kind
+    def relations(self) -> Iterator[Candidate]:
+        yield from ((quote_name(name), SuggestionKind.TABLE, "WITH") for name in self.ctes)
+        for name in self.catalog.relation_names():
+            kind = "view" if isinstance(self.catalog.relation(name), View) else "table"
+            yield quote_name(name), SuggestionKind.TABLE, kind
 
     def columns_of(self, alias: str) -> Iterator[Candidate]:
-        for name, columns in self.named.items():
+        for name, relation in self.sources.items():
             if name.casefold() == alias.casefold():
-                yield from ((column, SuggestionKind.COLUMN, kind) for column, kind in columns)
+                yield from _columns(relation, self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
-        for columns in self.named.values():
-            yield from ((column, SuggestionKind.COLUMN, kind) for column, kind in columns)
-        yield from ((alias, SuggestionKind.TABLE, "alias") for alias, columns in self.named.items() if columns)
+        by_alias = {alias: [*_columns(relation, self.catalog)] for alias, relation in self.sources.items()}
+        for columns in by_alias.values():
+            yield from columns
+        yield from (
+            (quote_name(alias), SuggestionKind.TABLE, "alias") for alias, columns in by_alias.items() if columns
+        )
 
 
 def _query_around(texts: Sequence[str], at: int) -> list[str]:
@@ -307,17 +310,15 @@ def _sources(query: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield ".".join(map(_unquoted, name)), _unquoted(rest[0]) if has_alias else _unquoted(name[-1])
 
 
-def _columns(name: str, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    match catalog.relation(name):
-        case Table(columns=columns):
-            return tuple((column.name, str(column.type)) for column in columns)
+def _columns(relation: str, catalog: Catalog) -> Iterator[Candidate]:
+    """None of what is no table or view, or of a view that reads what has changed since."""
+    columns: Iterable[tuple[str, DataType]] = ()
+    match catalog.relation(relation):
+        case Table() as table:
+            columns = ((column.name, column.type) for column in table.columns)
         case View() as view:
-            try:
+            with suppress(SqlStreamError):
                 output = bind_query(view.query, catalog)
-            except SqlStreamError:  # something that it reads has changed
-                return ()
-            return tuple(
-                (name, str(field.type))
-                for name, field in zip(view.columns or output.names, output.input.schema, strict=False)
-            )
-    return ()
+                types = (field.type for field in output.schema)
+                columns = zip(view.columns or output.names, types, strict=False)
+    return ((quote_name(name), SuggestionKind.COLUMN, str(kind)) for name, kind in columns)

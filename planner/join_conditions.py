@@ -32,7 +32,7 @@ COMPARISONS: dict[type[exp.Expr], Comparison] = {
     exp.NullSafeNEQ: Comparison.NOT_DISTINCT,
 }
 
-_ORDERED = frozenset({"STRING", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+ORDERED = frozenset({"STRING", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 _APART = (
     "Compute it in a query below, or write the condition so that each side of the comparison reads one table; an INNER "
@@ -115,7 +115,7 @@ class _Divided:
             _require_repeatable(value)
         kinds = [self._types.of(value) for value in values]
         kind = common_type(kinds)
-        if not (kind.is_numeric or kind.name in _ORDERED):
+        if not (kind.is_numeric or kind.name in ORDERED):
             raise _not_compared(kinds, left_side)
         left, right = (
             self._operand(value, None if own == kind else kind) for value, own in zip(values, kinds, strict=True)
@@ -140,19 +140,24 @@ class _Divided:
 
 
 def _mixed(node: exp.Expr) -> BindError:
-    message = "ON of an outer, semi or anti join mixes both sides in one operand"
+    message = "ON of an outer, semi, anti, temporal or ASOF join mixes both sides in one operand"
     return BindError("SS291", message, span_of(node), hint=_APART)
 
 
 def _require_repeatable(value: exp.Expr) -> None:
     """A row that is retracted must have the values with which it came."""
     if not is_repeatable(value):
-        message = "ON of an outer, semi or anti join calls a function of Python, or one that differs at every call"
+        message = (
+            "ON of an outer, semi, anti, temporal or ASOF join calls a function of Python, or one that differs at "
+            "every call"
+        )
         hint = "Call it in a query below the join, and compare its result."
         raise BindError("SS292", message, span_of(value), hint=hint)
 
 
 def _not_compared(kinds: Sequence[DataType], node: exp.Expr) -> BindError:
-    message = f"ON of an outer, semi or anti join compares values of the types {kinds[0]} and {kinds[1]}"
+    message = (
+        f"ON of an outer, semi, anti, temporal or ASOF join compares values of the types {kinds[0]} and {kinds[1]}"
+    )
     hint = "Cast both to a number, STRING, BOOLEAN, BINARY, DATE or TIMESTAMP; an INNER JOIN takes any condition."
     return BindError("SS293", message, span_of(node), hint=hint)

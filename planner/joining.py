@@ -75,12 +75,17 @@ class Join(Node):
         return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
 
-def _fields(side: Node, *, nullable: bool) -> Iterator[Field]:
-    return (replace(field, nullable=True) for field in side.schema) if nullable else iter(side.schema)
+def _fields(side: Node, *, nullable: bool) -> Schema:
+    return tuple([f if f.nullable else replace(f, nullable=True) for f in side.schema]) if nullable else side.schema
+
+
+def timeless(field: Field) -> Field:
+    """The field as no time attribute."""
+    return field if field.time is None else replace(field, time=None)
 
 
 def names_in(node: Node) -> frozenset[str]:
-    return frozenset(field.name for field in node.schema)
+    return frozenset([field.name for field in node.schema])
 
 
 # --- properties -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import singledispatch
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -15,6 +16,7 @@ from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.nodes import Filter, Insert, Node, StatementSet, Unary, Union
 
 LocalRule = Callable[[Node], Node]
+N = TypeVar("N", bound=exp.Expr)
 
 # Functions of Spark that give another result at every call.
 _VOLATILE = frozenset({
@@ -83,6 +85,17 @@ def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp
         copy._meta = dict(node._meta)
     for key, value in node.args.items():
         copy.set(key, [changed(v) for v in value] if isinstance(value, list) else changed(value))
+    return copy
+
+
+def with_args(node: N, **args: object) -> N:
+    """A copy with other ``args``, which shares all others with the node: whoever reads it must not change them."""
+    copy = type(node)()
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
+    copy.args = dict(node.args)
+    for key, value in args.items():
+        copy.set(key, value)
     return copy
 
 

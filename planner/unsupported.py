@@ -23,7 +23,7 @@ class Unsupported:
 
 FEATURES: dict[str, Unsupported] = {
     "kind of join": Unsupported(
-        "SS301", "joins of this kind", "Write [INNER], LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN with ON or USING."
+        "SS301", "joins of this kind", "Write [NATURAL] [INNER], LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN."
     ),
     "join": Unsupported(
         "SS301",
@@ -34,6 +34,7 @@ FEATURES: dict[str, Unsupported] = {
         "SS302",
         "tables as of a time that are not joined",
         "Write FROM o JOIN t FOR SYSTEM_TIME AS OF o.ts ON t.id = o.id, where ts is a time attribute of o.",
+        "A stream has no other time than now; Flink, too, reads the past of finished tables alone.",
     ),
     "over": Unsupported(
         "SS304",
@@ -77,6 +78,7 @@ FEATURES: dict[str, Unsupported] = {
         "SS313",
         "EMIT clauses on rows of a window table function that nothing aggregates",
         "Aggregate in the windows, or leave EMIT out.",
+        "EMIT says when a window gives its result, and rows without an aggregate come out as they are.",
     ),
     "emit without window": Unsupported(
         "SS313",
@@ -99,9 +101,15 @@ FEATURES: dict[str, Unsupported] = {
         "SS321",
         "ALIGN BARRIERS clauses behind a joined table",
         "Align the rows first: FROM (SELECT * FROM t ALIGN BARRIERS (…)) AS t JOIN ….",
+        "Rows are held by the channel of their own table; those of a join have two.",
     ),
     "match": Unsupported(
-        "SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."
+        "SS322", "MATCH_RECOGNIZE clauses of this form", "Write ONE ROW PER MATCH or ALL ROWS PER MATCH."
+    ),
+    "match join": Unsupported(
+        "SS322",
+        "MATCH_RECOGNIZE clauses behind joined tables",
+        "Join below or above: FROM (SELECT … FROM t JOIN u ON …) MATCH_RECOGNIZE (…).",
     ),
     "process function": Unsupported(
         "SS323",
@@ -110,15 +118,22 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "hint": Unsupported("SS324", "hints", "Remove the hint; options of a table belong into WITH of its CREATE TABLE."),
     "changelog input": Unsupported(
-        "SS325", "inputs with updates and deletions", "Read an append-only table ('changelog-mode' = 'I')."
+        "SS325",
+        "inputs with updates and deletions",
+        "Read an append-only table ('changelog-mode' = 'I').",
+        "The operator cannot take back what a row has made.",
     ),
     "mixed time": Unsupported(
-        "SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."
+        "SS327",
+        "queries with both event-time and processing-time windows",
+        "Run two queries, connected by a table.",
+        "Spark gives the operators with state of one query one kind of timer.",
     ),
     "module": Unsupported("SS329", "USE MODULES statements", "All functions are there; SHOW FUNCTIONS lists them."),
-    "several generators": Unsupported("SS330", "several generators in one select list", "Use LATERAL VIEW for each."),
     "pivot": Unsupported(
-        "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
+        "SS331",
+        "PIVOT and UNPIVOT clauses between a joined table and its ON or USING",
+        "Write them behind ON, for the rows of the join, or FROM a JOIN (SELECT * FROM b PIVOT (…)) AS b ON ….",
     ),
     "sample": Unsupported(
         "SS332",
@@ -126,16 +141,31 @@ FEATURES: dict[str, Unsupported] = {
         "Write TABLESAMPLE (10 PERCENT) behind a table that only inserts: each row is taken by itself.",
         "A stream has no number of rows, and a row that is withdrawn must be known to have been taken.",
     ),
-    "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
+    "recursive": Unsupported(
+        "SS335",
+        "recursive queries on a stream",
+        "Write the levels out with UNION ALL, or run the query over finished data.",
+        "Flink has none, and Spark runs them over finished data alone, as is done here: a row that comes later would "
+        "have to go through all levels again.",
+    ),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
-    "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),
+    "named arguments": Unsupported(
+        "SS338",
+        "named arguments of functions of Spark that take none",
+        "Give the arguments by position.",
+        "Spark has names for those of mask, count_min_sketch, explode, posexplode and inline alone.",
+    ),
     "async function": Unsupported(
         "SS339",
         "asynchronous functions outside of LATERAL TABLE",
         "Write FROM t, LATERAL TABLE(f(t.x)) AS a LOOKUP ASYNC (…), or declare the function without async.",
+        "LOOKUP ASYNC says how many wait, in which order answers come and what becomes of errors.",
     ),
     "function kind": Unsupported(
-        "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
+        "SS340",
+        "functions of this kind in an expression",
+        "Write f(TABLE t …) of a process function in FROM; assigners, triggers and evictors stand behind USING.",
+        "An expression has one value for each row or group.",
     ),
     "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
     "window apart": Unsupported(
@@ -148,12 +178,13 @@ FEATURES: dict[str, Unsupported] = {
         "SS353",
         "SIMILAR TO predicates with a pattern that is no constant text",
         "Write the pattern as a text, or use RLIKE.",
+        "Spark has no SIMILAR TO: a pattern becomes a regular expression before the query runs.",
     ),
-    "overlaps": Unsupported("SS354", "OVERLAPS predicates", "Write start1 < end2 AND start2 < end1."),
     "quantified": Unsupported(
         "SS355",
-        "comparisons with ANY, SOME and ALL",
-        "Write a IN (1, 2), ARRAY_CONTAINS(b, a), or EXISTS(b, x -> a > x) and FORALL(b, x -> a > x) of an array b.",
+        "comparisons with ANY, SOME and ALL of an array, and of a subquery other than = ANY and <> ALL",
+        "Write EXISTS(b, x -> a > x) and FORALL(b, x -> a > x) of an array b, a > (SELECT MIN(x) …) of a subquery.",
+        "Neither Flink nor Spark has them.",
     ),
     "extract": Unsupported(
         "SS356",

@@ -7,9 +7,9 @@ there are plain, of everything elsewhere with catalog and database: so do messag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlstream.catalogs.declaring import declared_function, declared_table, stored_view
 from sqlstream.catalogs.files import in_file
@@ -35,6 +35,9 @@ Path = tuple[str, str, str]
 """Catalog, database and object, each as it was spelled when it was created."""
 Item = Table | View | Function
 _Key = tuple[Kind, str, str, str]
+_Asked = tuple[Kind, tuple[str, str], str]
+"""A name that was looked up, and the catalog and database that were the current ones."""
+T = TypeVar("T")
 
 
 def _key(kind: Kind, path: Path) -> _Key:
@@ -62,6 +65,15 @@ def _in_memory() -> dict[str, Mount]:
     return {DEFAULT[0]: Mount(DEFAULT[0], InMemory(DEFAULT[1]), (("type", "memory"),))}
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What was made of a view, and all that was looked up for it."""
+
+    view: View
+    looked_up: Mapping[_Asked, Item | None]
+    value: Any
+
+
 @dataclass
 class Catalog:
     """Implements ``planner.catalog.Catalog``. Tables and views share one name space, functions have their own.
@@ -78,6 +90,8 @@ class Catalog:
     _lent: dict[str, Function] = field(default_factory=dict)
     _implementations: dict[tuple[str, str], object] = field(default_factory=dict)
     _declared: dict[_Key, tuple[Stored, Item]] = field(default_factory=dict)
+    _answers: dict[Hashable, _Answer] = field(default_factory=dict, compare=False, repr=False)
+    _looked_up: dict[_Asked, Item | None] | None = field(default=None, compare=False, repr=False)
     _inside_view: bool = False
     _trial: bool = False
     spark: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
@@ -88,7 +102,7 @@ class Catalog:
         mounts = {key: replace(mount, store=mount.store.copy()) for key, mount in self._mounts.items()}
         return Catalog(
             self.current, self.variables, mounts, dict(self._temporary), dict(self._system), dict(self._lent),
-            dict(self._implementations), dict(self._declared), _trial=True, spark=self.spark,
+            dict(self._implementations), dict(self._declared), dict(self._answers), _trial=True, spark=self.spark,
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
@@ -154,13 +168,21 @@ class Catalog:
 
     def relation(self, name: str) -> Table | View | None:
         """The table or view called ``name``, with or without database and catalog."""
-        for path in self._paths(name):
-            item = self.item("relation", path)
-            if isinstance(item, Table | View):
-                return item
-        return None
+        items = (self.item("relation", path) for path in self._paths(name))
+        relation = next((item for item in items if isinstance(item, Table | View)), None)
+        self._note("relation", name, relation)
+        return relation
 
     def function(self, name: str) -> Function | None:
+        function = self._function(name)
+        self._note("function", name, function)
+        return function
+
+    def _note(self, kind: Kind, name: str, item: Item | None) -> None:
+        if self._looked_up is not None:
+            self._looked_up[kind, self.current, name] = item
+
+    def _function(self, name: str) -> Function | None:
         system = self._system.get(name.casefold())
         if system is not None:
             return system
@@ -258,6 +280,33 @@ class Catalog:
     def implementation(self, function: Function) -> object:
         """The Python object behind a function that was registered as an object; None: import its target."""
         return self._implementations.get((function.name.casefold(), function.target))
+
+    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+        """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
+        has looked up there, be it in this session or in files that others write."""
+        key = view.name.casefold(), settings
+        given = self._answers.get(key)
+        if given is None or given.view is not view or not self._still(given.looked_up):
+            noting = replace(self, _looked_up={})
+            value = answer(noting)
+            given = self._answers[key] = _Answer(view, noting._looked_up or {}, value)
+            if self._looked_up is not None:
+                self._looked_up.update(given.looked_up)
+        answered: T = given.value
+        return answered
+
+    def _still(self, looked_up: Mapping[_Asked, Item | None]) -> bool:
+        """Whether all names mean what they did; as they are looked up again, they are noted again, too."""
+        try:
+            return all(self._means(asked, item) for asked, item in looked_up.items())
+        except SqlStreamError:  # one is damaged by now, which is told where it is read
+            return False
+
+    def _means(self, asked: _Asked, item: Item | None) -> bool:
+        kind, namespace, name = asked
+        catalog = self.within(namespace)
+        now = catalog.relation(name) if kind == "relation" else catalog.function(name)
+        return now is item or (isinstance(now, Table) and now == item)  # foreign catalogs make theirs anew
 
     def required(self, name: Name) -> Table | View:
         """The table or view called ``name``."""

@@ -87,6 +87,7 @@ class Streams:
     from_rows: bool = True
     gear: str = "native"
     max_parallelism: int = 4
+    steps_clock: bool = False
     run_id: str = ""
     chains: bool = True
     implementations: dict[str, object] = field(default_factory=dict)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from sqlstream.errors import ExecutionError
 from sqlstream.types import DataType
-from sqlstream.udfs.readable_files import require_readable, vanished
+from sqlstream.udfs.readable_files import cut, require_readable, vanished
+from sqlstream.udfs.texts import json_of
 
-MISSING_METRIC, FILES = "missing", "files"
-"""The metric of a table's files that are gone; a number and the name of the table end its name."""
+MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
+"""The metric of a table's files that are gone; a number and the name of the table end its name. ``SIZES``: the sizes of
+the others as JSON."""
 
+_MOST_SIZES = 1_000
 _HEADER = 2
 """Lines of a file of offsets before those of the sources: its version, and the watermark with the settings."""
 
@@ -48,6 +51,11 @@ class ListedFiles:
                 raise vanished(path, self.table)
         return missing
 
+    def sizes(self, batch: int) -> dict[str, int]:
+        """The bytes of the files of a micro-batch; none where there are more than a report should list."""
+        paths = sorted(set(self._of_batch(batch)))
+        return {path: size for path in paths if (size := size_of(path))} if len(paths) <= _MOST_SIZES else {}
+
     def _look_into(self, path: str) -> None:
         require_readable(path, self.format)
         if self.columns:
@@ -60,6 +68,22 @@ class ListedFiles:
         for path in files_of(spark, batch):
             if path.startswith(self.root) and not path.startswith(f"{spark.parent}/"):
                 yield path
+
+
+def size_of(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return None
+
+
+def cut_file(sizes: str | None) -> ExecutionError | None:
+    """SS531 for a file that is shorter than it was when ``sizes`` were taken; files may go once they are read."""
+    for path, before in json_of(sizes or "{}").items():
+        now = size_of(path)
+        if now is not None and now < before:
+            return cut(path, before, now)
+    return None
 
 
 def files_of(spark: Path, batch: int) -> Iterator[str]:
@@ -81,7 +105,7 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 def end_of_log(offset: str) -> int | None:
     """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
     try:
-        document = json.loads(offset)
+        document = json_of(offset)
     except ValueError:
         return None
     return document["logOffset"] if isinstance(document, dict) and set(document) == {"logOffset"} else None
@@ -119,6 +143,6 @@ def _entries(source: Path, steps: dict[int, int]) -> Iterator[str]:
     numbers = range(steps[newest] + 1, newest + 1)
     for file in {names[newest], *(names[n] for n in numbers if n in names)}:
         lines = file.read_text(encoding="utf-8").splitlines()
-        for entry in (json.loads(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
+        for entry in (json_of(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
             if entry["batchId"] in numbers:
                 yield unquote(urlsplit(entry["path"]).path)

@@ -10,6 +10,7 @@ from sqlstream.udfs.texts import reason_of
 
 UNREADABLE = "SS528"
 VANISHED = "SS529"
+CUT = "SS531"
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _COLUMNAR = {"parquet": (b"PAR1", "a Parquet file"), "orc": (b"ORC", "an ORC file")}
@@ -32,9 +33,24 @@ def vanished(path: str, table: str | None = None) -> ExecutionError:
     return ExecutionError(VANISHED, f'file "{shown_name(path)}"{of_table} was listed, and is gone', hint=hint)
 
 
+def cut(path: str, before: int, now: int) -> ExecutionError:
+    """SS531 for a file that lost bytes while a micro-batch read it: readers take what is left for all there is."""
+    message = f'file "{shown_name(path)}" was cut from {before:,} to {now:,} bytes while it was read'
+    hint = (
+        "Rows of it may be missing in what the job has written: put the whole file back under another name, or start "
+        "anew. Replace files by moving others into their place."
+    )
+    return ExecutionError(CUT, message, hint=hint)
+
+
 def shown_name(path: str) -> str:
     """The name with ``\\xff`` for bytes that are not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def version_of(status: os.stat_result) -> tuple[int, ...]:
+    """What differs where a file has changed: copies may keep the size and the time of change, as ``cp -p`` does."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_readable(path: str, format: str) -> None:  # noqa: A002

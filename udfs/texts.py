@@ -3,6 +3,7 @@ times beyond its datetime."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from sqlstream.errors import ConnectorError, ExecutionError, repeating
@@ -46,3 +47,12 @@ def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
 def reason_of(error: Exception) -> str:
     """Why a path cannot be used, without the path, which may be as long as a page."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+
+
+def json_of(text: str | bytes) -> Any:
+    """What a text from outside says. ValueError also where it is nested more deeply than Python reads, or writes
+    numbers of more digits."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

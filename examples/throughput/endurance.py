@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sqlstream
+from examples.throughput.measure import state_bytes
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 
@@ -137,11 +138,12 @@ def memory() -> Memory:
 
 
 def state_of(session: sqlstream.Session) -> tuple[int, int]:
-    """Rows of state, which are entries of many rows each, and the bytes that Spark says they have."""
+    """Rows of state, which are entries of many rows each, and the bytes that the state stores hold."""
     query = next(iter(session.spark.streams.active), None)
-    report = None if query is None or query.lastProgress is None else json.loads(query.lastProgress.json)
-    operators = [] if report is None else report["stateOperators"]
-    return sum(o["numRowsTotal"] for o in operators), sum(o["memoryUsedBytes"] for o in operators)
+    if query is None or query.lastProgress is None:
+        return 0, 0
+    report = json.loads(query.lastProgress.json)
+    return sum(o["numRowsTotal"] for o in report["stateOperators"]), state_bytes(report)
 
 
 def size_of(folder: Path) -> int:

@@ -20,6 +20,7 @@ from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
+from sqlstream.planner.binder.quantified import spelled_out
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
@@ -59,13 +60,12 @@ class _Respelling:
         self._keys = keys
 
     def of(self, node: exp.Expr) -> exp.Expr:
+        node = spelled_out(node)
         match node:
             case exp.Interval(this=exp.Literal()):
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":
                 return _epoch(self.of(node.expression))
-            case exp.EQ(expression=exp.Any(this=exp.Query() as query)):
-                return exp.In(this=self.of(node.this), query=_in_parentheses(self.of(query)))
             case exp.In() if isinstance(values := asked_of(node), exp.Values):
                 # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
                 query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))

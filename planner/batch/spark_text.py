@@ -18,6 +18,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.generator import member_sql
 from sqlstream.grammar.spans import is_marked, span_of
 from sqlstream.planner.batch.inputs import VIEW
 
@@ -62,6 +63,7 @@ _OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_fu
 @with_room
 def spark_text(query: exp.Expr) -> SparkText:
     """The text of a query that is spelled for Spark (``respelling``)."""
+    query = _without_any(query)
     plain = _SparkSql(**_OPTIONS).generate(query)
     if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):
         return SparkText(plain)
@@ -69,6 +71,14 @@ def spark_text(query: exp.Expr) -> SparkText:
     marked_text = _without_marks(marking.generate(query), marking.marked)
     # Whoever prints may look at what is printed; a text that marks have changed would be another query.
     return marked_text if marked_text.text == plain else SparkText(plain)
+
+
+def _without_any(query: exp.Expr) -> exp.Expr:
+    """A copy in which ANY of arrays is EXISTS: sqlglot's generator looks for it in each query of a query."""
+    copy = query.copy()
+    holder = exp.Select(expressions=[copy])
+    transforms.any_to_exists(holder)
+    return copy
 
 
 def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkText:
@@ -95,9 +105,11 @@ class _SparkSql(SparkGenerator):
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
-        **SparkGenerator.TRANSFORMS,
-        exp.Select: transforms.preprocess([transforms.any_to_exists]),
+        kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select
     }
+
+    def columndef_sql(self, expression: exp.ColumnDef, sep: str = " ") -> str:
+        return member_sql(self, expression) or super().columndef_sql(expression, sep)
 
 
 class _Marking(_SparkSql):

@@ -66,6 +66,8 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
             yield "FOR SYSTEM_TIME AS OF", span_of(node)
         case exp.Join() if is_asof(node) and nearest(node) is None:
             yield "ASOF JOIN in this spelling", span_of(node)
+        case exp.Join(kind="SEMI" | "ANTI") if node.text("method").upper() == "NATURAL":
+            yield f"NATURAL {node.kind} JOIN, which Spark does not have,", span_of(node)
         case exp.Hint():
             yield from _hints(node)
         case exp.Func():

@@ -50,7 +50,7 @@ class AboveGroups:
 
 def is_above(expression: exp.Expr) -> bool:
     """Is something of it computed once the groups are known?"""
-    return expression.find(exp.Window) is not None or has_subquery(expression)
+    return has_subquery(expression) or expression.find(exp.Window) is not None
 
 
 def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGroups | None:
@@ -138,7 +138,7 @@ class _Parting:
     def above(self, node: exp.Expr) -> exp.Expr:
         """A copy that reads groups as columns."""
         if isinstance(node, exp.Query):
-            return node.copy()
+            return node
         if isinstance(node, exp.Window):
             return over_children(node, lambda child: self._called(child) if child is node.this else self.above(child))
         if self._is_of_group(node):

@@ -18,6 +18,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.join_sides import MIRRORED, Sides, apart_from, decided_on_pairs, parts_of, scope_of_both
 from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.temporal_joins import conditions_on, kind_of_one_partner, temporal_scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
@@ -75,7 +76,8 @@ def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Sc
     in_time = _in_time(match, rest, kind, left.node, below, sides)
     if in_time is not None:
         return temporal_scope(join, in_time, rest.of_left, columns, left.tables, context)
-    node: Node = check_changes(_updating(match, rest, kind, left.node, below), context, join)
+    updating = _updating(match, rest, kind, left.node, below, _ttl_ms(left, right, context))
+    node: Node = check_changes(updating, context, join)
     above = rest.of_left if kind is JoinKind.INNER else []
     return Scope(Filter(node, conjunction(above)) if above else node, columns)
 
@@ -152,7 +154,13 @@ def _in_time(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Node
     return TemporalJoin(left, right, kind, rest.equal, None, domain, *times, operator is exp.GT, _first_by(right))
 
 
-def _updating(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Node) -> AsofJoin:
+def _ttl_ms(left: Scope, right: Scope, context: Context) -> int:
+    """That of the side that lives longer; where one lives for ever, the other does."""
+    of_sides = [ttl_ms_of(side.tables, context) for side in (left, right)]
+    return max(of_sides) if all(of_sides) else 0
+
+
+def _updating(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Node, ttl_ms: int) -> AsofJoin:
     """UNSAFE for conditions on both sides to be checked above: they choose the partner."""
     of_left = rest.of_left if kind is JoinKind.LEFT else []
     condition = decided_on_pairs([*of_left, *rest.of_both], left, right)
@@ -169,6 +177,7 @@ def _updating(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Nod
         right_value=other,
         comparison=comparison,
         first_by=_first_by(right),
+        ttl_ms=ttl_ms,
     )
 
 

@@ -43,7 +43,8 @@ def _nothing(column: exp.Column) -> bool:
 class Context:
     """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows. ``ttl_of`` says how
     many milliseconds state without an end remembers rows of a table of FROM, by its alias; 0: for ever. ``around`` says
-    of a column whether a query knows it in which this one is a subquery."""
+    of a column whether a query knows it in which this one is a subquery. ``twice``: how many subqueries are around that
+    a plan has twice."""
 
     catalog: Catalog
     queries: Mapping[str, Relation] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Context:
     settings: EmitSettings = DEFAULT_EMIT
     ttl_of: Callable[[str], int] = _for_ever
     around: Callable[[exp.Column], bool] = _nothing
+    twice: int = 0
 
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})

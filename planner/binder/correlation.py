@@ -11,16 +11,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, rewritten
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, rewritten, with_args
 
-_AMBIGUOUS = "SS204"
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
 _GROUPED = "With aggregates and DISTINCT it may read columns of the query around it in equalities alone."
 _ABOVE = "With OVER, GROUPING SETS, or HAVING without GROUP BY it must not read columns of the query around it."
@@ -56,9 +54,8 @@ class Correlation:
         """The subquery and its WHERE without conditions that read the query around it. UnsupportedError SS308."""
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
-        select = select.copy()
         if self.is_set:
-            select.set("distinct", None)
+            select = with_args(select, distinct=None)
         if reading and not _may_read(select, aggregates):
             raise unsupported.refusal("correlated subquery", span_of(reading[0]), _ABOVE)
         divided = aggregates or select.args.get("distinct") is not None
@@ -68,13 +65,14 @@ class Correlation:
         if self.one_row and self.lists:
             self.default = of_no_rows(select.expressions[0].unalias(), catalog)
         own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
-        select.set("expressions", [*own, *(s.copy() for s in self.selected)])
+        select = with_args(select, expressions=[*map(_named, own), *(s.copy() for s in self.selected)])
         if aggregates and self.selected:
             keys = select.args["group"].expressions if select.args.get("group") else []
             select.set("group", exp.Group(expressions=[*keys, *(s.copy() for s in self.selected)]))
         if not reading:
             return select, where
-        rest = [node_of(c.copy()) for c in conditions if not any(c is correlated for correlated in reading)]
+        correlated = set(map(id, reading))
+        rest = [c for c in conditions if id(c) not in correlated]
         return select, conjunction(rest) if rest else None
 
     def _take(self, condition: exp.Expr, inside: Scope, *, divided: bool) -> None:
@@ -111,15 +109,14 @@ class Correlation:
 
     def _is_around(self, column: exp.Column, inside: Scope) -> bool:
         """Names of the subquery's own FROM go first."""
-        return not resolves(inside, column) and resolves(self.around, column)
+        return not inside.knows(column) and self.around.knows(column)
 
 
-def resolves(scope: Scope, column: exp.Column) -> bool:
-    try:
-        scope.resolve(column)
-    except SqlStreamError as error:
-        return error.diagnostics[0].code == _AMBIGUOUS
-    return True
+def _named(column: exp.Expr) -> exp.Expr:
+    """A column of a subquery, whose name nobody reads: that of another subquery would be its text."""
+    if isinstance(column, exp.Alias | exp.Column) or not has_subquery(column):
+        return column
+    return exp.Alias(this=column, alias=exp.to_identifier("value", quoted=True))
 
 
 def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
@@ -146,6 +143,8 @@ def of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     """An expression of aggregates without any rows: a count is 0, all others are NULL."""
 
     def alone(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Query):  # whose aggregates are of its own rows
+            return with_args(node)
         name = aggregate_name(node, catalog)
         if name is None:
             return node
@@ -165,10 +164,7 @@ def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
         return plain
     if limit is not None and (correlation.lists or not _is_positive(limit.expression)):
         return plain
-    plain = plain.copy()
-    plain.set("order", None)
-    plain.set("limit", None)
-    return plain
+    return with_args(plain, order=None, limit=None)
 
 
 def _is_positive(count: exp.Expr | None) -> bool:

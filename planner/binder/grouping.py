@@ -29,7 +29,7 @@ from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.naming import field_name, shown_name
 from sqlstream.planner.nodes import Field
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rewriting import node_of, with_args
 from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
 from sqlstream.planner.windows import RowMeasured, UserWindow, Window
 
@@ -171,10 +171,9 @@ def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
 
 def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
     """A copy whose GROUP BY says no ordinals and aliases of the select list, but what these stand for."""
-    select = select.copy()
     group = select.args.get("group")
     if group is None:
-        return select
+        return with_args(select)
 
     def value(node: exp.Expr) -> exp.Expr:
         alone = isinstance(node.parent, _GROUPED)
@@ -184,8 +183,7 @@ def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
             return (aliased(node.name, select.expressions) or node).copy()
         return node
 
-    select.set("group", group.transform(value))
-    return select
+    return with_args(select, group=group.transform(value))
 
 
 def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:

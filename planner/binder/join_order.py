@@ -3,12 +3,15 @@ without a key all meet in one task."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 
 from sqlglot import exp
 
 from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.rewriting import has_subquery
 
 _LISTED = (exp.Table, exp.Subquery)
 _SAYS_MORE = ("side", "method", "on", "using")
@@ -16,17 +19,26 @@ _SAYS_MORE = ("side", "method", "on", "using")
 
 def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The steps of FROM, where all are tables between commas; others stay as they are written."""
-    if not all(map(_is_listed, steps)):
+    if not steps or not all(map(_is_listed, steps)):
         return list(steps)
-    equal = [tables for condition in where if (tables := _tables_of(condition)) is not None]
-    known, waiting, found = {_name(first)}, list(steps), list[exp.Expr]()
-    while waiting:
-        keyed = (step for step in waiting if any(_joins(pair, known, _name(step.this)) for pair in equal))
-        chosen = next(keyed, waiting[0])
-        waiting.remove(chosen)
-        known.add(_name(chosen.this))
-        found.append(chosen)
-    return found
+    places: dict[str, list[int]] = {}
+    for i, step in enumerate(steps):
+        places.setdefault(_name(step.this), []).append(i)
+    joined_by: dict[str, list[int]] = {}
+    for one, other in filter(None, map(_tables_of, where)):
+        joined_by.setdefault(one, []).extend(places.get(other, ()))
+        joined_by.setdefault(other, []).extend(places.get(one, ()))
+    keyed = joined_by.pop(_name(first), [])
+    heapify(keyed)
+    waiting, chosen = deque(range(len(steps))), dict[int, exp.Expr]()
+    while waiting or keyed:
+        i = heappop(keyed) if keyed else waiting.popleft()
+        if i in chosen:
+            continue
+        chosen[i] = steps[i]
+        for joined in joined_by.pop(_name(steps[i].this), ()):
+            heappush(keyed, joined)
+    return list(chosen.values())
 
 
 def in_order_of_text(scope: Scope, first: exp.Expr, steps: Sequence[exp.Expr]) -> Scope:
@@ -51,17 +63,12 @@ def _is_listed(step: exp.Expr) -> bool:
 def _tables_of(condition: exp.Expr) -> tuple[str, str] | None:
     """The tables of both sides of an equality, each of one."""
     plain = condition.unnest()
-    if not isinstance(plain, exp.EQ):
+    if not isinstance(plain, exp.EQ) or has_subquery(plain):
         return None
     sides = [{column.table.casefold() for column in side.find_all(exp.Column)} for side in (plain.left, plain.right)]
     if any(len(side) != 1 for side in sides) or "" in sides[0] | sides[1]:
         return None
     return sides[0].pop(), sides[1].pop()
-
-
-def _joins(pair: tuple[str, str], known: set[str], name: str) -> bool:
-    one, other = pair
-    return (one in known and other == name) or (other in known and one == name)
 
 
 def _name(source: exp.Expr) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -107,7 +108,7 @@ def joined(
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     join_kind = _KINDS.get((side, kind))
-    if method not in ("", "NATURAL") or join_kind is None or (method and not join_kind.pairs):
+    if method not in ("", "NATURAL") or join_kind is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
     return join_kind
@@ -124,6 +125,30 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
     return rewritten
 
 
+class Asked:
+    """Conditions of WHERE by the first names in them, of which each join sees those that may be about its right side:
+    others are of its left side alone, which says nothing of the join, or of sides that come later."""
+
+    def __init__(self, where: Sequence[exp.Expr]) -> None:
+        self._where = where
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        by_name: dict[str, list[int]] = {}
+        for i, condition in enumerate(self._where):
+            if not has_subquery(condition):
+                for name in {column.parts[0].name.casefold() for column in condition.find_all(exp.Column)}:
+                    by_name.setdefault(name, []).append(i)
+        return by_name
+
+    def of(self, right: Scope) -> list[exp.Expr]:
+        """Those that name the right side or a column of it, in order."""
+        names = {visible.name.casefold() for visible in right.columns}
+        names |= {(table or "").casefold().split(".")[0] for table in right.tables}
+        found = {i for name in names for i in self._by_name.get(name, ())}
+        return [self._where[i] for i in sorted(found)]
+
+
 def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:
     """What WHERE says of these two sides alone, as it is written and bound."""
     implied = []
@@ -137,10 +162,13 @@ def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[
 
 
 def _is_of(condition: exp.Expr, scope: Scope) -> bool:
+    columns = list(condition.find_all(exp.Column))
+    if not columns or not all(map(scope.knows, columns)):
+        return False
     if has_subquery(condition) or condition.find(exp.Window, exp.AggFunc) is not None:
         return False
     try:
-        return bool([scope.resolve(column) for column in condition.find_all(exp.Column)])
+        return bool([scope.resolve(column) for column in columns])
     except SqlStreamError:
         return False
 

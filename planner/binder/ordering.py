@@ -23,6 +23,7 @@ from sqlstream.planner.nodes import Node, Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
+from sqlstream.planner.properties import bounded
 
 Bind = Callable[[exp.Expr], Relation]
 
@@ -32,6 +33,8 @@ WRONG_ORDER = "SS643"
 _CLAUSES = ("order", "limit", "offset")
 _MOST = 10**9
 _HINT = "Add LIMIT n for the first n rows of the order, or order by the column named by WATERMARK FOR first, ascending."
+_OF_WINDOWS = "The inputs end, but a clause of streams, such as a window, makes a stream of the query: see EXPLAIN."
+_HINT_OF_WINDOWS = "Or write the results into a table, which is finished data, and sort that."
 
 
 def is_ordered(query: exp.Expr) -> bool:
@@ -88,7 +91,8 @@ def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: 
         return node
     if time is None or time is TimeDomain.PROCESSING or first.descending:
         message = "ORDER BY needs all rows at once, and a query gives rows as they come"
-        raise bind_error("SS217", message, query.args["order"], _HINT)
+        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if bounded(node) else (None, _HINT)
+        raise bind_error("SS217", message, query.args["order"], hint, detail)
     check_order(tuple(ties), node, query.args["order"])
     return check_changes(TemporalSort(node, first.name, tuple(ties)), context, query.args["order"])
 

@@ -19,6 +19,7 @@ from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Field, Item, Node, Schema
 from sqlstream.planner.operators.process_table import ProcessTable
+from sqlstream.planner.remembering import remembered
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import TIMESTAMP
 
@@ -155,10 +156,17 @@ def _rowtime(name: str, domain: TimeDomain | None, timeless: bool) -> Field | No
 def check_uids(plan: Node) -> None:
     """SS265 where two calls of a query have one uid, unless they are the same call."""
     by_uid: dict[str, ProcessTable] = {}
-    for node in plan.walk():
-        if isinstance(node, ProcessTable):
-            other = by_uid.setdefault(node.uid, node)
-            if other is not node and other != node:
-                hint = f"Add uid => '{node.uid}-2' to one of the calls: it names the state of the call."
-                message = f'two calls of process functions have the uid "{node.uid}"'
-                raise bind_error("SS265", message, None, hint)
+    for call in _calls(plan):
+        other = by_uid.setdefault(call.uid, call)
+        if other is not call and other != call:
+            hint = f"Add uid => '{call.uid}-2' to one of the calls: it names the state of the call."
+            message = f'two calls of process functions have the uid "{call.uid}"'
+            raise bind_error("SS265", message, None, hint)
+
+
+@remembered
+def _calls(plan: Node) -> tuple[ProcessTable, ...]:
+    """The calls of process functions, top down, each object once."""
+    own = (plan,) if isinstance(plan, ProcessTable) else ()
+    below = [call for node in plan.inputs for call in _calls(node)]
+    return tuple({id(call): call for call in (*own, *below)}.values())

@@ -44,7 +44,7 @@ def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
         case exp.SimilarTo() if not isinstance(node.parent, exp.Escape):
             return _similar(node, None, context)
         case exp.Overlaps():
-            context.refuse("overlaps", node)
+            return _overlapping(node, types, context)
         case exp.Interval(this=exp.Expr() as value) if not isinstance(value, exp.Literal):
             return _multiplied(node)
         case exp.Extract() | exp.Anonymous():
@@ -88,6 +88,32 @@ def _literally(char: str) -> str:
 
 def _inside_brackets(chars: str) -> str:
     return "".join(f"\\{c}" if c in "\\[&" else c for c in chars)
+
+
+# --- OVERLAPS -------------------------------------------------------------------------------------------------
+
+
+def _overlapping(node: exp.Overlaps, types: Types, context: Context) -> exp.Expr:
+    """As in Flink, of periods with both ends: each begins before the other one ends, or when it does. A period is two
+    times in any order, or a time and an interval."""
+    ends = []
+    for period in (node.this.unnest(), node.expression.unnest()):
+        if not isinstance(period, exp.Tuple) or len(period.expressions) != 2:
+            context.wrong("SS207", "OVERLAPS compares two periods", node, "Write (a, b) OVERLAPS (c, d).")
+            return exp.Null()
+        first, second = period.expressions
+        if isinstance(second, exp.Interval) or types.of(second).name == "INTERVAL":
+            second = exp.Paren(this=exp.Add(this=first.copy(), expression=second.copy()))
+        in_order = exp.LTE(this=first.copy(), expression=second.copy())
+        ends.append(
+            [
+                exp.If(this=in_order.copy(), true=one.copy(), false=other.copy())
+                for one, other in ((first, second), (second, first))
+            ]
+        )
+    (start, end), (other_start, other_end) = ends
+    reached = exp.GTE(this=end, expression=other_start)
+    return exp.Paren(this=exp.And(this=reached, expression=exp.GTE(this=other_end, expression=start)))
 
 
 # --- INTERVAL and EXTRACT -------------------------------------------------------------------------------------

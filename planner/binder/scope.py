@@ -94,6 +94,24 @@ class Scope:
                 return self._member(matching[0], parts[width:], column)
         raise self._unknown(column, parts)
 
+    def knows(self, column: exp.Column) -> bool:
+        """True where ``resolve`` finds a field, or several."""
+        parts = [p.name for p in column.parts]
+        for width, table, name in _readings(parts):
+            matching = self.find(name, table)
+            if len({c.field for c in matching}) > 1:
+                return True
+            if matching:
+                return width == len(parts) or self._has_member(matching[0], parts[width:], column)
+        return False
+
+    def _has_member(self, visible: Visible, path: list[str], column: exp.Column) -> bool:
+        try:
+            self._member(visible, path, column)
+        except SqlStreamError:
+            return False
+        return True
+
     def _member(self, visible: Visible, path: list[str], column: exp.Column) -> exp.Expr:
         result: exp.Expr = field_of(visible.field)
         for name in path:

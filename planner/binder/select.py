@@ -8,8 +8,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import ARG, clauses_of
-from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
@@ -19,9 +17,12 @@ from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.match_recognize import with_matches
+from sqlstream.planner.binder.named_arguments import with_positions
 from sqlstream.planner.binder.ordering import is_ordered
 from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.processing_time import with_processing_time
+from sqlstream.planner.binder.quantified import without_quantifiers
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
@@ -46,6 +47,7 @@ def bind_select(
 ) -> Relation:
     """The plan of one SELECT. ``correlation``: where it is a subquery, what it reads of the query around it."""
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
+    select = without_quantifiers(with_positions(select, context))
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
     subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
@@ -74,8 +76,7 @@ def _selected(
     select: exp.Select, scope: Scope, where: exp.Expr | None, subqueries: Subqueries, context: Context
 ) -> Relation:
     """Without DISTINCT."""
-    if select.args.get("match"):  # whose columns are all that the rest of the query knows
-        raise unsupported.refusal("match", span_of(select.args["match"]))
+    scope = with_matches(select, scope, context)  # whose columns are all that the rest of the query knows
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):
@@ -157,14 +158,15 @@ def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item
 
 
 def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
-    """EXPLODE and its kin in the select list become a Correlate below; Spark allows one."""
-    generators = [c for c in columns if c.bound is None and is_generator(c.expression, context)]
-    if not generators:
-        return scope, columns
-    if len(generators) > 1:
-        raise unsupported.refusal("several generators", span_of(generators[1].expression))
-    column = generators[0]
-    node, shown = generate(column.expression, list(column.aliases), scope, False, context)
-    outputs = [Selected(n, column.expression, field_of(f.name)) for n, f in zip(shown, node.outputs, strict=True)]
-    position = columns.index(column)
-    return scope.over(node), [*columns[:position], *outputs, *columns[position + 1 :]]
+    """EXPLODE and its kin in the select list become a Correlate each, one above the other: as in Spark, each row of one
+    meets all of the next."""
+    shown: list[Selected] = []
+    for column in columns:
+        if column.bound is not None or not is_generator(column.expression, context):
+            shown.append(column)
+            continue
+        node, names = generate(column.expression, list(column.aliases), scope, False, context)
+        outputs = zip(names, node.outputs, strict=True)
+        shown += [Selected(name, column.expression, field_of(field.name)) for name, field in outputs]
+        scope = scope.over(node)
+    return scope, shown

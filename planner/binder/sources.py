@@ -20,12 +20,13 @@ from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.join_order import in_order_of_keys, in_order_of_text
-from sqlstream.planner.binder.joins import stream_join
+from sqlstream.planner.binder.joins import Asked, stream_join
 from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
 from sqlstream.planner.binder.lookups import TIME_TRAVEL, is_looked_up, is_time_travel, joined_as_of, lookup_join
 from sqlstream.planner.binder.normalize import normalized
+from sqlstream.planner.binder.pivots import pivoted
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.samples import sampled
 from sqlstream.planner.binder.scope import Scope, scope_of
@@ -35,7 +36,7 @@ from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.temporal_joins import temporal_join
 from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
-from sqlstream.planner.catalog import Table, TimeDomain, View
+from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
@@ -44,7 +45,7 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 NO_KEY = "SS286"
 NO_COLUMNS = "SS652"
 
-_TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", "sample", ARG)
+_TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", "sample", "pivots", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
 
 
@@ -61,10 +62,13 @@ def bind_from(
         scope, first = _source(source.this, context, bind_query), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
+    asked = Asked(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
-    steps = in_order_of_keys(first[0], written, given) if first else written
-    for step in steps:
+    turned = any(_parted(step)[1] for step in written)
+    steps = in_order_of_keys(first[0], written, given) if first and not turned else written
+    for whole in steps:
+        step, pivots = _parted(whole)
         if not isinstance(step, exp.Join):
             scope = _lateral_view(step, scope, context)
         elif is_lateral_query(step):
@@ -76,18 +80,26 @@ def bind_from(
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
             plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
-            scope, implied = stream_join(plain, scope, right, given, context)
+            known = () if pivots else asked.of(right)  # else WHERE speaks of what PIVOT makes of the rows
+            scope, implied = stream_join(plain, scope, right, known, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
             scope = subqueries.filtered(scope, asking)
         else:
             scope = _join(step, scope, context, hints)
+        scope = pivoted(pivots, scope, context)
     hints.finish(context)
     if steps != written:
         scope = in_order_of_text(scope, first[0], written)
-    rest = [condition for condition in given if not any(condition is done for done in fulfilled)]
+    return scope, _rest(where, given, fulfilled)
+
+
+def _rest(where: exp.Where | None, given: list[exp.Expression], fulfilled: list[exp.Expr]) -> exp.Expr | None:
+    """What is left of WHERE, whose conditions are ``given``."""
+    done = set(map(id, fulfilled))
+    rest = [condition for condition in given if id(condition) not in done]
     if where is None or len(rest) == len(given):
-        return scope, where.this if where is not None else None
-    return scope, conjunction([node_of(condition.copy()) for condition in rest]) if rest else None
+        return where.this if where is not None else None
+    return conjunction(rest) if rest else None
 
 
 def _without_from(select: exp.Select) -> Scope:
@@ -108,6 +120,23 @@ def _steps(*owners: exp.Expr) -> list[exp.Expr]:
     return sorted(steps, key=lambda step: (span_of(step) or Span(0, 0)).start)
 
 
+def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
+    """A join without PIVOT and UNPIVOT behind it, and these, which turn the rows of the join, not those of its table.
+    Before ON and USING they are left where they are refused."""
+    if not isinstance(step, exp.Join):
+        return step, []
+    behind_table = not step.args.get("on") and not step.args.get("using")
+    inner = step.this.args.get("pivots") if behind_table and isinstance(step.this, exp.Expr) else None
+    own = step.args.get("pivots")
+    if not own and not inner:
+        return step, []
+    plain = step.copy()
+    plain.set("pivots", None)
+    if inner:
+        plain.this.set("pivots", None)
+    return plain, [*(inner or ()), *(own or ())]
+
+
 def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
     refuse_rest(view, ("this", "view", "outer", "alias"), context)
     return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
@@ -122,7 +151,7 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
             refuse_rest(source, ("this", "joins", "laterals", ARG), context)
             return _clauses(source, _parenthesised(first, context, bind_query), context)
         case exp.Subquery():
-            refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", "sample", ARG), context)
+            refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", "sample", "pivots", ARG), context)
             scope = _aliased(bind_query(_unaliased(source), context), source)
         case exp.Unnest() | exp.Lateral():
             message = "FROM must start with a table"
@@ -130,8 +159,6 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
             raise bind_error("SS220", message, source, hint)
         case exp.Values():
             scope = _aliased(bind_values(source, context), source)
-        case exp.MatchRecognize():
-            raise unsupported.refusal("match", span_of(source))
         case _:
             raise unsupported.refusal("syntax", span_of(source), f"It is {type(source).__name__.upper()} in FROM.")
     return _clauses(source, scope, context)
@@ -213,9 +240,14 @@ def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> 
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
     inside = context.inside_view(view)
-    try:
-        relation = bind_query(view.query, inside)
+
+    def bound(catalog: Catalog) -> Relation:
+        relation = bind_query(view.query, replace(inside, catalog=catalog))
         inside.stop_if_wrong()
+        return relation
+
+    try:
+        relation = inside.catalog.remembered(view, context.settings, bound)
     except SqlStreamError as error:
         raise _in_view(error, view) from None
     return Relation(relation.node, view.columns or relation.names)
@@ -237,7 +269,8 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     scope = _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
     sample = source.args.get("sample")
     scope = sampled(sample, scope, context) if sample is not None else scope
-    return align_barriers(clauses.barriers, scope, context) if clauses.barriers else scope
+    scope = align_barriers(clauses.barriers, scope, context) if clauses.barriers else scope
+    return pivoted(source.args.get("pivots") or (), scope, context)
 
 
 def _refuse_hint(clauses: TableClauses, context: Context) -> None:
@@ -329,6 +362,8 @@ def _joined_source(right: exp.Expr, context: Context, bind_query: BindQuery) -> 
     clauses = table_clauses_of(right)
     if clauses.lookup is not None:
         raise misplaced_lookup(clauses.lookup, "FOR SYSTEM_TIME AS OF before it")
+    if right.args.get("pivots"):
+        context.refuse("pivot", right.args["pivots"][0])
     return _source(right, context, bind_query)
 
 

@@ -35,6 +35,7 @@ from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import operators
+from sqlstream.planner.remembering import remembered
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 TOO_MANY_OPERATORS = "SS285"
@@ -157,11 +158,15 @@ def _refuse_mixed_time(node: Node) -> None:
         raise unsupported.refusal("mixed time", None)
 
 
-def _domains(node: Node) -> set[TimeDomain]:
+@remembered
+def _domains(node: Node) -> frozenset[TimeDomain]:
     """The kinds of time that operators wait for. Windows without a time column wait for none."""
-    windows = (n for n in node.walk() if isinstance(n, AssignWindows | WindowAggregate))
-    domains = {n.domain for n in windows if n.time is not None}
-    return domains | {n.domain for n in node.walk() if isinstance(n, ProcessTable) and n.timed}
+    own: frozenset[TimeDomain] = frozenset()
+    if isinstance(node, AssignWindows | WindowAggregate) and node.time is not None:
+        own = frozenset({node.domain})
+    if isinstance(node, ProcessTable) and node.timed:
+        own = frozenset({node.domain})
+    return own.union(*map(_domains, node.inputs))
 
 
 def _refuse_clocks_of_two_kinds(plan: StatementSetNode, statements: StatementSet) -> None:

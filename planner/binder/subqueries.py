@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.correlation import Correlation, resolves
+from sqlstream.planner.binder.correlation import Correlation
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.join_sides import apart_from, scope_of_both
 from sqlstream.planner.binder.joins import joined as join_of
@@ -22,7 +22,7 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten
+from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, rewritten
 from sqlstream.planner.suggestions import counted
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -36,6 +36,7 @@ _BY_EQUALITIES = (
     "But for EXISTS and IN among the conditions of WHERE it may read the query around it in equalities alone."
 )
 _PLACE = ClauseContext("WHERE")
+_MOST_TWICE = 4
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
@@ -43,7 +44,7 @@ def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expre
     if not has_subquery(where):
         return where, []
     conditions = conjuncts(where)
-    plain = [node_of(condition.copy()) for condition in conditions if not has_subquery(condition)]
+    plain = [condition for condition in conditions if not has_subquery(condition)]
     return conjunction(plain) if plain else None, [c for c in conditions if has_subquery(c)]
 
 
@@ -95,10 +96,11 @@ class Subqueries:
 
     def _in(self, scope: Scope, node: exp.In, query: exp.Expr, holds: bool) -> Scope:
         """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
-        which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all.
+        which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all;
+        so it is inside of many others, each of which would have the plan twice.
         """
         scope, operand = self.valued(node.this, scope)
-        rows = self._rows(query, scope, is_set=True, lists=True)
+        rows = self._rows(query, scope, is_set=True, lists=True, twice=not holds)
         equal, conditions = _equalities(operand, rows, node), rows.read.conditions
         if rows.read.one_row:
             scope, value = self._in_value(scope, rows, equal, node, null_is_false=holds)
@@ -106,7 +108,7 @@ class Subqueries:
         if holds:
             return self.joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
         nullable = self._nullable(equal, rows, scope)
-        if any(nullable) and rows.read.keyed and len(equal) == 1:
+        if any(nullable) and rows.read.keyed and len(equal) == 1 and self.context.twice < _MOST_TWICE:
             scope = self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
             unknown = exp.Or(this=_is_null(operand.copy()), expression=rows.reference("nulls"))
             return self.joined(scope, rows.nulls(), JoinKind.ANTI, [*conditions, unknown], node)
@@ -193,16 +195,20 @@ class Subqueries:
 
     # --- joins --------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool) -> SubqueryRows:
-        return self.rows_and_names(query, around, is_set=is_set, lists=lists)[0]
+    def _rows(self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False) -> SubqueryRows:
+        return self.rows_and_names(query, around, is_set=is_set, lists=lists, twice=twice)[0]
 
     def rows_and_names(
-        self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool
+        self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """What a subquery gives, and the names of its own columns."""
+        """What a subquery gives, and the names of its own columns. ``twice``: the plan may have it twice."""
         read = Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists)
         outer = self.context.around
-        inside = replace(self.context, around=lambda column: resolves(around, column) or outer(column))
+        inside = replace(
+            self.context,
+            around=lambda column: around.knows(column) or outer(column),
+            twice=self.context.twice + twice,
+        )
         relation = self.bind(query, inside, read)
         self.context.stop_if_wrong()
         own = len(relation.fields) - len(read.selected)

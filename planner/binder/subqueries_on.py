@@ -6,10 +6,9 @@ from sqlglot import exp
 
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.correlation import resolves
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.subqueries import Subqueries
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, with_args
 
 _BOTH = "It reads both sides of a join that is not INNER."
 
@@ -31,10 +30,11 @@ def without_subqueries_on(
     given = left
     kept_left, kept_right = _kept(join)
     for condition in asking:
-        side = _side_of(condition, left, right)
         if not kept_left and not kept_right:
             above.append(condition)
-        elif side == 0 and not kept_left:
+            continue
+        side = _side_of(condition, left, right)
+        if side == 0 and not kept_left:
             left = subqueries.filtered(left, [condition])
         elif side == 1 and not kept_right:
             right = subqueries.filtered(right, [condition])
@@ -46,9 +46,8 @@ def without_subqueries_on(
             rest.append(value)
         else:
             raise unsupported.refusal("subquery", span_of(condition), _BOTH)
-    plain = join.copy()
-    plain.set("on", conjunction([node_of(condition.copy()) for condition in rest]) if rest else exp.true())
-    return plain, left, right, above
+    on = conjunction([node_of(condition) for condition in rest]) if rest else exp.true()
+    return with_args(join, on=on), left, right, above
 
 
 def _kept(join: exp.Join) -> tuple[bool, bool]:
@@ -68,4 +67,4 @@ def _side_of(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
     columns += [
         c for q in condition.find_all(exp.Query) for c in q.find_all(exp.Column) if c.table.casefold() in around
     ]
-    return next((i for i, side in enumerate((left, right)) if all(resolves(side, c) for c in columns)), None)
+    return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)

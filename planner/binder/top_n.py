@@ -25,6 +25,7 @@ from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, be
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
+from sqlstream.planner.remembering import remembered
 from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
 
@@ -132,6 +133,7 @@ def bounded(node: Filter, context: Context, at: exp.Expr) -> Node:
     return Filter(below, conjunction(rest)) if rest else below
 
 
+@remembered
 def _numbers_below(node: Node) -> frozenset[str]:
     """The fields of ``node`` that are numbers nobody has bounded, as they are; filters and projections may stand
     between."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import AssignTime, Field, Scan
+from sqlstream.planner.nodes import AssignTime, Field, Node, Project, Scan
+from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Window, WindowColumns
 
+TIME_LOST = "SS672"
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 # --- time columns ---------------------------------------------------------------------------------------------
 
 
 def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) -> Field:
-    """The time attribute that ``column`` stands for; BindError SS210 with what to write instead."""
+    """The time attribute that ``column`` stands for; BindError SS210, SS672 with what to write instead."""
     field = scope.fields.get(resolved.name) if isinstance(resolved, exp.Column) else None
     if field is not None and field.time is not None:
         return field
@@ -30,10 +34,45 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
     if not (field.type.is_timestamp or field.type.is_unknown):
         message = f'{window} needs a time attribute, but column "{name}" is of type {field.type}'
         raise bind_error("SS210", message, column, _attributes(scope) or conversion_hint(name, field.type))
+    join = _lost_in(scope.node, field.name)
+    if join is not None:
+        raise _lost(join, name, window, column)
     message = f'column "{name}" has no watermark, so {window} cannot tell when a window is complete'
     lost = any(isinstance(n, AssignTime) for n in scope.node.walk())
     detail = "A time attribute may be renamed; any other expression of it is an ordinary column." if lost else None
     raise bind_error("SS210", message, column, _attributes(scope) or _watermark_hint(name, scope), detail)
+
+
+def _lost_in(node: Node, name: str) -> RegularJoin | None:
+    """The join whose output ``name`` would be a time attribute if its rows had an order in time."""
+    if isinstance(node, Project):
+        expression = next((item.expression for item in node.items if item.field.name == name), None)
+        if not isinstance(expression, exp.Column):
+            return None
+        name = expression.name
+    for below in node.inputs:
+        field = next((f for f in below.schema if f.name == name), None)
+        if field is None:
+            continue
+        if isinstance(node, RegularJoin) and field.time is not None:
+            return node
+        return _lost_in(below, name)
+    return None
+
+
+def _lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
+    """Why there are no windows above the join."""
+    updates = changelog_mode(join) != APPEND_ONLY
+    what = "is updated later" if updates else "leaves when its partner comes"
+    message = (
+        f'column "{name}" is no time attribute above the {join.kind.value} JOIN without bounds on times, for {window}'
+    )
+    detail = f"A row of the join {what}, however far the watermark is then."
+    hint = (
+        "Bound the distance of time attributes of both sides in its condition, as in b.ts BETWEEN a.ts - INTERVAL '1' "
+        "HOUR AND a.ts, or join the results of windows."
+    )
+    return bind_error(TIME_LOST, message, column, hint, detail)
 
 
 def _attributes(scope: Scope) -> str | None:

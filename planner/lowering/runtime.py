@@ -32,6 +32,12 @@ class Runtime(Protocol):
         the query goes on from its checkpoint. Lookups keep nothing for another one."""
         ...
 
+    @property
+    def steps_clock(self) -> bool:
+        """True where a test moves the clock: sources stamp it on their rows, and ticks tell it. That of the machine has
+        nothing to say then."""
+        ...
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 

@@ -52,6 +52,10 @@ class SharedSources:
     def run_id(self) -> str:
         return self._runtime.run_id
 
+    @property
+    def steps_clock(self) -> bool:
+        return self._runtime.steps_clock
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
         name = scan.table.name

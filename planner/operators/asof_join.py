@@ -10,16 +10,17 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
 from sqlstream.planner.changes import instead_of, takes_changes
+from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below
+from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below, timeless
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.kernels import sees_arrival
 from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, unique_keys
+from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
@@ -33,17 +34,19 @@ class AsofJoin(Join):
     the nearest ``right_value`` of those for which ``left_value``, ``comparison``, ``right_value`` is true, as is
     ``condition``. Of equal values the first one by ``first_by`` counts, then the first that came.
 
-    Rows of either side may come in any order, so a partner may be replaced by one that is nearer.
+    Rows of either side may come in any order, so a partner may be replaced by one that is nearer. ``ttl_ms``: the rows
+    of a key are forgotten so long after the last of them came; 0: never.
     """
 
     left_value: exp.Expression
     right_value: exp.Expression
     comparison: Comparison
     first_by: tuple[str, ...]
+    ttl_ms: int = 0
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(replace(field, time=None) for field in super().schema)
+        return tuple(map(timeless, super().schema))
 
     @property
     def values(self) -> tuple[exp.Expression, exp.Expression]:
@@ -87,6 +90,12 @@ def _(node: AsofJoin) -> str:
         "compare the columns of a WATERMARK of both sides with >= or >, so that a row comes out when the watermark "
         "reaches it"
     )
+
+
+@uses_processing_time.register
+def _(node: AsofJoin) -> bool:
+    """Keys must be forgotten."""
+    return node.ttl_ms > 0
 
 
 # --- rules ----------------------------------------------------------------------------------------------------
@@ -136,6 +145,7 @@ def _(node: AsofJoin) -> bool:
 def _(node: AsofJoin) -> str:
     first = [f"of equal ones the first by {', '.join(node.first_by)}"] if node.first_by else []
     parts = [node.kind.value, " AND ".join(equalities_text(node)) or "TRUE", f"nearest {node.match_text}", *first]
+    parts += [f"forgets keys after {readable(node.ttl_ms)}"] if node.ttl_ms else []
     return f"AsofJoin({'; '.join(parts)})"
 
 
@@ -155,3 +165,4 @@ def _(node: AsofJoin) -> Iterator[tuple[str, str]]:
     left, right = names_of(node.left), names_of(node.right)
     yield "nearest", f"{meaning(node.left_value, left)} {node.comparison.value} {meaning(node.right_value, right)}"
     yield "of equal values", f"the first one by {', '.join(right[name] for name in node.first_by) or 'arrival'}"
+    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below
+from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below, timeless
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.clocks import held_back_ms, told_time
@@ -38,7 +38,7 @@ class IntervalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(replace(field, time=None) if field.nullable else field for field in super().schema)
+        return tuple([timeless(field) if field.nullable else field for field in super().schema])
 
     @property
     def times(self) -> tuple[str, str]:

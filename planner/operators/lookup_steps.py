@@ -48,13 +48,17 @@ def _(node: Lookup, above: Above) -> Step:
 def together(node: Lookup) -> tuple[Lookup, ...]:
     """The lookups that are asked with ``node``, from the lowest up to it: adjacent ones, of which none needs what
     another one adds. One with state is alone."""
-    group = [node]
+    group, read = [node], _read(node)
     while not keeps_state(node) and isinstance(below := group[-1].input, Lookup) and not keeps_state(below):
-        added = {output.name for output in below.outputs}
-        if any(columns_of(key.expression) & added for lookup in group for key in lookup.keys):
+        if not read.isdisjoint(output.name for output in below.outputs):
             break
         group.append(below)
+        read |= _read(below)
     return tuple(reversed(group))
+
+
+def _read(lookup: Lookup) -> set[str]:
+    return set().union(*(columns_of(key.expression) for key in lookup.keys))
 
 
 def lookup_nodes(plan: Node) -> Iterator[Lookup]:

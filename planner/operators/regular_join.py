@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.changes import instead_of, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts
+from sqlstream.planner.joining import Join, equalities_text, join_facts, timeless
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
@@ -35,7 +35,7 @@ class RegularJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(replace(field, time=None) for field in super().schema)
+        return tuple(map(timeless, super().schema))
 
 
 @changelog_mode.register

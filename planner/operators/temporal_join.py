@@ -18,6 +18,7 @@ from sqlstream.planner.joining import (
     names_in,
     pruned_below,
     stays_together,
+    timeless,
 )
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
@@ -58,7 +59,7 @@ class TemporalJoin(Join):
     def schema(self) -> Schema:
         """The times of the right side are older than the watermark when they come out."""
         own = names_in(self.left)
-        return tuple(field if field.name in own else replace(field, time=None) for field in super().schema)
+        return tuple([field if field.name in own else timeless(field) for field in super().schema])
 
     @property
     def timed(self) -> bool:

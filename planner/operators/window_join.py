@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below
+from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below, timeless
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.state_facts import state_facts, title_of
@@ -28,7 +28,7 @@ class WindowJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(replace(field, time=None) if field.nullable else field for field in super().schema)
+        return tuple([timeless(field) if field.nullable else field for field in super().schema])
 
 
 @pruned.register

@@ -15,6 +15,7 @@ from functools import singledispatch
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import AssignTime, Node, StatementSet
 from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
+from sqlstream.planner.remembering import remembered
 from sqlstream.udfs.spark.watermark import Watermark
 
 
@@ -24,6 +25,8 @@ class WaitsFor(Enum):
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""
     BARRIERS = "barriers"
+    MATCHES = "matches"
+    """That are not decided: rows to come may make them longer."""
 
 
 @singledispatch
@@ -80,6 +83,7 @@ def told_time(node: Node, port: int = 0) -> str | None:
     return None
 
 
+@remembered
 @singledispatch
 def held_back_ms(node: Node) -> int:
     """How far the rows of a node may be behind the watermark of the query, in milliseconds, and still be on time:

@@ -27,7 +27,14 @@ def _remove(node: Node, needed: Names) -> Node:
     rebuilt = with_inputs(node, tuple(_remove(child, below) for child in node.inputs))
     if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and rebuilt.column not in needed:
         return rebuilt.input
-    return _marked_as_below(rebuilt) if isinstance(rebuilt, Project) else rebuilt
+    return without_unused(rebuilt, needed)
+
+
+@singledispatch
+def without_unused(node: Node, needed: Names) -> Node:
+    """The node, whose inputs are rebuilt already, without time attributes among its fields that nobody needs or that
+    are none any more."""
+    return node
 
 
 @singledispatch
@@ -42,7 +49,8 @@ def _(node: Project, needed: Names) -> Names:
     return frozenset(e.name for e in read if isinstance(e, exp.Column))
 
 
-def _marked_as_below(project: Project) -> Project:
+@without_unused.register
+def _(project: Project, needed: Names) -> Node:
     """Columns are time attributes, and not null, only as far as those below still are."""
     below = {f.name: f for f in project.input.schema}
 

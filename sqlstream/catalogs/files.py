@@ -24,7 +24,7 @@ from sqlstream.grammar import format_script, nodes, parse_script, to_sql
 from sqlstream.path_names import as_segment
 from sqlstream.udfs.texts import reason_of
 
-DAMAGED = "SS532"
+DAMAGED = "SS537"
 NO_FOLDER = "SS534"
 
 _ENDING = ".sql"
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=_Statement)
 
 @dataclass
 class Files:
-    """Implements ``Store``. Mistakes in a file are ConnectorErrors SS532 that name it."""
+    """Implements ``Store``. Mistakes in a file are ConnectorErrors SS537 that name it."""
 
     folder: Path
     default_database: str = "default"

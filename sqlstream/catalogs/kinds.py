@@ -18,7 +18,7 @@ from sqlstream.options import NAME, PATH, STRING, Option, check_value, find, hin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WRONG_CATALOG = "SS531"
+WRONG_CATALOG = "SS536"
 
 StartSpark = Callable[[], "SparkSession"]
 
@@ -117,7 +117,7 @@ _OTHER_NAMES = {"generic_in_memory": "memory"}
 
 
 def kind_of_catalog(options: Mapping[str, str], name: str, span: Span | None) -> CatalogKind:
-    """What ``'type'`` says. ConnectorError SS531."""
+    """What ``'type'`` says. ConnectorError SS536."""
     names = [kind.name for kind in KINDS]
     if "type" not in options:
         message, hint = f'catalog "{name}" has no type', f"Add WITH ('type' = '…'); types are {', '.join(names)}."
@@ -138,7 +138,7 @@ def mounted(
     span: Span | None = None,
     spans: Mapping[str, Span] | None = None,
 ) -> Store:
-    """The store that the options of CREATE CATALOG describe. ConnectorErrors SS531, SS503, SS504."""
+    """The store that the options of CREATE CATALOG describe. ConnectorErrors SS536, SS503, SS504."""
     kind = kind_of_catalog(options, name, (spans or {}).get("type", span))
     given = {key: expanded(value, variables) for key, value in options.items() if key != "type"}
     wrong = [*_wrong(kind, given, span, spans or {})]

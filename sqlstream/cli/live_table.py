@@ -7,11 +7,11 @@ import time
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
+from sqlstream.cli.live import follow_on
 from sqlstream.cli.output import TableWriter, Writer
 from sqlstream.cli.progress import line_of
 from sqlstream.results import shown_rows_of
 from sqlstream.settings import RESULT_MODE, Settings
-from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,10 +40,7 @@ def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
     """
     shown = _Shown(query, page)
     try:
-        if out.isatty():
-            _draw(shown, out)
-        else:
-            shown.follow()
+        follow_on(out, shown)
     finally:
         if shown.table is not None:
             writer.write(shown_rows_of(shown.table))
@@ -75,13 +72,3 @@ class _Shown:
             writer.close()
         lines.write(line_of(self._query.job, time.monotonic() - self._begin))
         return Text(lines.getvalue(), no_wrap=True, overflow="crop")
-
-
-def _draw(shown: _Shown, out: TextIO) -> None:
-    from rich.console import Console
-    from rich.live import Live
-
-    keep_stderr()
-    console = Console(file=out, highlight=False)
-    with Live(shown, console=console, refresh_per_second=4, transient=True, redirect_stdout=False):
-        shown.follow()

@@ -43,30 +43,39 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
     raise TypeError(style)
 
 
-class PagedWriter(Writer, Protocol):
-    """One for people, who need not see all rows."""
-
-    def skip(self, count: int) -> None:
-        """Count rows that are not shown."""
-        ...
-
-
-class TableWriter:
-    """Columns are as wide as the names and the first batch need; a longer value later only shifts its own line."""
+class PagedWriter:
+    """A writer for people, who need not see all rows; the number of all ends the result."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = list(names)
         self._out = out
-        self._widths: list[int] | None = None
-        self._right: list[bool] = []
         self._count = 0
         self._skipped = 0
 
+    def write(self, rows: Sequence[Row]) -> None:
+        raise NotImplementedError
+
     def skip(self, count: int) -> None:
+        """Count rows that are not shown."""
         if count:
             self._out.write(f"  … {count:,} more\n")
             self._skipped += count
             self._out.flush()
+
+    def close(self) -> None:
+        count = self._count + self._skipped
+        shown = f", {self._count:,} shown" if self._skipped else ""
+        self._out.write(f"({count:,} row{'' if count == 1 else 's'}{shown})\n")
+        self._out.flush()
+
+
+class TableWriter(PagedWriter):
+    """Columns are as wide as the names and the first batch need; a longer value later only shifts its own line."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        super().__init__(names, out)
+        self._widths: list[int] | None = None
+        self._right: list[bool] = []
 
     def write(self, rows: Sequence[Row]) -> None:
         if not rows:
@@ -82,10 +91,7 @@ class TableWriter:
     def close(self) -> None:
         if self._widths is None:
             self._begin([], [])
-        count = self._count + self._skipped
-        shown = f", {self._count:,} shown" if self._skipped else ""
-        self._out.write(f"({_rows(count)}{shown})\n")
-        self._out.flush()
+        super().close()
 
     def _begin(self, cells: Sequence[Sequence[str]], rows: Sequence[Row]) -> None:
         columns = list(zip(self._names, *cells, strict=True))
@@ -100,19 +106,12 @@ class TableWriter:
         self._out.write("|".join(f" {cell} " for cell in padded).rstrip() + "\n")
 
 
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
-
-
-class VerticalWriter:
+class VerticalWriter(PagedWriter):
     """Each row as a line for each column, behind a line with its number: for rows that are wider than the terminal."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        self._names = list(names)
+        super().__init__(names, out)
         self._width = max(map(cell_len, names), default=0)
-        self._out = out
-        self._count = 0
-        self._skipped = 0
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -120,16 +119,6 @@ class VerticalWriter:
             self._out.write(f"-[ {self._count + self._skipped} ]".ljust(self._width + 4, "-") + "\n")
             for name, value in zip(self._names, row, strict=True):
                 self._out.write(f"{_pad(name, self._width, False)} | {_one_line(text_of(value))}\n")
-        self._out.flush()
-
-    def skip(self, count: int) -> None:
-        if count:
-            self._out.write(f"  … {count:,} more\n")
-            self._skipped += count
-
-    def close(self) -> None:
-        shown = f", {self._count:,} shown" if self._skipped else ""
-        self._out.write(f"({_rows(self._count + self._skipped)}{shown})\n")
         self._out.flush()
 
 

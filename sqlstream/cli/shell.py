@@ -48,5 +48,5 @@ def command(
     from sqlstream.shell import run_shell
 
     with importable(Path.cwd()):
-        texts = [*(f"source {name}" for name in files), *(require_text(text, "-c") for text in commands)]
-        return run_shell(open_session(master, settings), texts, style=style, stays=stays)
+        texts = [require_text(text, "-c") for text in commands]
+        return run_shell(open_session(master, settings), files, texts, style=style, stays=stays)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from sqlstream.connectors.formats import json_options
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
+from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
 from sqlstream.types import DataType, parse_type
 
@@ -71,16 +72,7 @@ _MILLIS = "timestamp_millis({})"
 
 
 def _options(name: str, *own: Option) -> tuple[Option, ...]:
-    return (
-        *own,
-        Option(f"{name}.ignore-parse-errors", BOOLEAN, "Unreadable messages are dropped.", "false"),
-        Option(
-            f"{name}.timestamp-format.standard",
-            one_of("SQL", "ISO-8601"),
-            "How timestamps are spelled, as with json.",
-            sink=True,
-        ),
-    )
+    return (*own, *json_options(name))
 
 
 _DEBEZIUM = ChangeFormat(

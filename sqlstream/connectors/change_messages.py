@@ -23,6 +23,7 @@ from sqlstream.connectors.change_formats import (
 from sqlstream.connectors.formats import (
     CORRUPT,
     goes_on,
+    json_columns,
     quoted,
     reading,
     records_columns,
@@ -31,6 +32,7 @@ from sqlstream.connectors.formats import (
     without_bad,
     writing,
 )
+from sqlstream.connectors.json_values import as_boolean, as_time
 from sqlstream.planner.bad_rows import BAD, BAD_ROW, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.types import DataType
@@ -252,11 +254,13 @@ class _Reader:
         text, kind = image[column.name], column.type
         if kind.name not in _AS_TEXT:
             return text
-        pattern = timestamp_pattern(self.values)
-        if kind.name in _TIMES and pattern is not None:
-            zone = "[XXX]" if kind.name == "TIMESTAMP" else ""
-            return F.try_to_timestamp(text, F.lit(pattern + zone)).cast(kind.ddl())
-        return F.trim(text).try_cast(kind.ddl())
+        if kind.name == "BOOLEAN":
+            return as_boolean(F.trim(text))
+        return (
+            as_time(text, kind, timestamp_pattern(self.values))
+            if kind.name in _TIMES
+            else F.trim(text).try_cast(kind.ddl())
+        )
 
     # --- what is wrong ------------------------------------------------------------------------------------------
 
@@ -311,7 +315,9 @@ class _Reader:
     def _error_of_image(self, image: SparkColumn, name: str) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
-        wrong = F.concat_ws(", ", *(self._misfit(image, c) for c in self._columns if c.type.name in _AS_TEXT))
+        nulls = self.values[self.format.key("ignore-parse-errors")]
+        texts = () if nulls else (c for c in self._columns if c.type.name in _AS_TEXT)
+        wrong = F.concat_ws(", ", *(self._misfit(image, c) for c in texts))
         return F.when(image.isNull(), _lacking(name)).when(wrong != "", wrong)
 
     def _misfit(self, image: SparkColumn, column: Column) -> SparkColumn:
@@ -374,7 +380,7 @@ def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     from pyspark.sql import functions as F  # noqa: N812
 
     form: ChangeFormat = CHANGE_FORMATS[values["format"]]
-    row = F.struct(*(F.col(quoted(name)) for name in rows.columns if name != ROW_KIND))
+    row = F.struct(*json_columns(rows.drop(ROW_KIND), values))
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
     gone = kind.isin(RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
     came, went = form.written

@@ -7,7 +7,6 @@ read are left to the reader, which says what is wrong with them.
 from __future__ import annotations
 
 import heapq
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from sqlstream.errors import Diagnostic
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,7 +226,7 @@ def misspelt_fields(
 def _names_of_records(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         with suppress(ValueError):
-            record = json.loads(line)
+            record = json_of(line)
             if isinstance(record, dict):
                 yield from record
 

@@ -13,6 +13,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.file_database import first_line
 from sqlstream.udfs.lookup.sources.sql_text import Dialect
+from sqlstream.udfs.readable_files import version_of
 from sqlstream.udfs.texts import reason_of
 
 NO_FILE = "SS566"
@@ -72,5 +73,5 @@ def file_as_of(path: str, *, changing: bool = False) -> str:
         status = Path(path).stat()
     except (OSError, ValueError):
         return ""
-    parts = (status.st_dev, status.st_ino, *(() if changing else (status.st_size, status.st_mtime_ns)))
+    parts = (status.st_dev, status.st_ino) if changing else version_of(status)
     return "-".join(map(str, parts))

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.kind_column import kind_column
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import DURATION, Option, one_of
 from sqlstream.planner.catalog import Table
@@ -57,8 +58,9 @@ def file_lookup(
         message = f'lookups in table "{table.name}" read no files of "{shown_value("path", values["path"])}"'
         hint = "They read local paths, or such as are mounted on every worker: write 'path' = '/…'."
         raise UnsupportedError(NOT_LOCAL, message, hint=hint)
-    if has_kinds(table):
-        message = f'lookups in table "{table.name}" read no changes, which its format "{values["format"]}" tells'
+    if has_kinds(table) or kind_column(table) is not None:
+        by = f'format "{values["format"]}"' if has_kinds(table) else f'column "{kind_column(table)}"'
+        message = f'lookups in table "{table.name}" read no changes, which its {by} tells'
         hint = "Let a job write the table into a database, and look it up there."
         raise UnsupportedError(OF_CHANGES, message, hint=hint)
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"

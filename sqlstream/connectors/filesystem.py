@@ -55,13 +55,22 @@ from sqlstream.connectors.formats import (
     bad_column,
     check_format,
     decode,
+    json_columns,
     parsed_schema,
     parsing,
     quoted,
     schema_ddl,
     writing,
 )
+from sqlstream.connectors.kind_column import (
+    KIND_COLUMN,
+    check_kind_column,
+    kind_column,
+    read_columns,
+    with_kinds,
+)
 from sqlstream.connectors.odd_files import walk, wrong_files
+from sqlstream.connectors.partition_directories import directories_told, wrong_directories
 from sqlstream.connectors.unheld import refusing
 from sqlstream.connectors.upsert_files import holds_rows_now, is_foreign, replace_rows
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
@@ -118,6 +127,7 @@ def poll_ms(table: Table) -> int | None:
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     yield from check_format(table, spans)
     yield from _check_changes(table, spans)
+    yield from check_kind_column(table, spans)
     names = [c.name for c in table.physical_columns]
     for name in partition_columns(table):
         if name not in names:
@@ -129,9 +139,14 @@ def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
     """Changes stand in the order of their lines. Spark mixes the files of a micro-batch, so each has one of them."""
     yield from check_changes(table, spans)
     most = table.option(_MOST_FILES)
-    if has_kinds(table) and most is not None and most.strip() != "1":
+    if tells_kinds(table) and most is not None and most.strip() != "1":
         message = f'option "{_MOST_FILES}" is 1 where files hold changes, which Spark would mix with those of others'
         yield Diagnostic(WRONG_VALUE, message, spans.get(_MOST_FILES), hint="Leave it out.")
+
+
+def tells_kinds(table: Table) -> bool:
+    """True where each row that is read comes with its kind, from its format or from a column."""
+    return has_kinds(table) or kind_column(table) is not None
 
 
 def partition_columns(table: Table) -> list[str]:
@@ -180,6 +195,7 @@ def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
     logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
     paths = [] if logged else walk(_matching(path)).files
     wrong = [*islice(wrong_files(table, paths, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
+    wrong = wrong or [*islice(wrong_directories(table, partition_columns(table), _matching(path), paths), 1)]
     if wrong:
         return wrong
     files = newest_files(_matching(path))
@@ -206,6 +222,12 @@ def _matching(path: str) -> Iterable[Path]:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    if kind_column(table) is None:
+        return _read(environment, table, columns)
+    return with_kinds(_read(environment, table, read_columns(table, columns)), table, columns)
+
+
+def _read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     values = CONNECTOR.values(table)
@@ -309,7 +331,8 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
-    files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
+    with directories_told(table):
+        files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
     return _each_once(files, values["path"])
 
 
@@ -337,7 +360,7 @@ def has_places(environment: Environment, table: Table, columns: tuple[str, ...])
     """True for Parquet files on this machine, whose directories are no columns of the query."""
     path, partitions = table.option("path") or "", partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
-    if CONNECTOR.values(table)["format"] != "parquet" or not in_files:
+    if CONNECTOR.values(table)["format"] != "parquet" or not in_files or tells_kinds(table):
         return False
     elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
     return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
@@ -460,7 +483,7 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
         options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
     if values["source.missing-files"] == "skip":
         options["ignoreMissingFiles"] = "true"  # those that are gone once the others have been looked for
-    most = 1 if has_kinds(table) else values[_MOST_FILES]
+    most = 1 if tells_kinds(table) else values[_MOST_FILES]
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
     return options
@@ -529,6 +552,8 @@ def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     checked = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    if target.format == "json":
+        return checked.select(*json_columns(checked, CONNECTOR.values(table)))
     if not has_kinds(table):
         return checked
     changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
@@ -654,6 +679,7 @@ CONNECTOR = Connector(
             "fail",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
+        KIND_COLUMN,
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
         Option(
             "csv.multi-line",
@@ -683,7 +709,7 @@ CONNECTOR = Connector(
     write=write,
     write_batches=write_batches,
     takes_changes=takes_kinds,
-    has_kinds=has_kinds,
+    has_kinds=tells_kinds,
     bounded=is_bounded,
     check=check,
     ready=ready,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
+from sqlstream.connectors.json_values import missing_field, read_again, spelled
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, ON_ERROR, tolerates_bad_rows
@@ -36,23 +37,67 @@ CSV_OPTIONS = (
     Option("csv.allow-comments", BOOLEAN, "Lines that begin with # are skipped.", "false"),
     Option("csv.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
 )
+
+
+def json_options(format: str) -> tuple[Option, ...]:  # noqa: A002
+    """The options that all formats of JSON have, with the name of one of them in front."""
+    return (
+        Option(
+            f"{format}.ignore-parse-errors",
+            BOOLEAN,
+            "A value that does not fit its column is NULL, what is no JSON object is dropped; else both fail the job.",
+            "false",
+        ),
+        Option(
+            f"{format}.timestamp-format.standard",
+            one_of("SQL", "ISO-8601"),
+            "How timestamps are spelled: 2024-01-31 12:30:00.5 or 2024-01-31T12:30:00.5. "
+            "Not given, both are read and the first is written.",
+            sink=True,
+        ),
+        Option(
+            f"{format}.map-null-key.mode",
+            one_of("FAIL", "DROP", "LITERAL"),
+            "For scripts of Flink: what becomes of NULL as a key of a MAP, which none of Spark has.",
+            "FAIL",
+            source=False,
+            sink=True,
+        ),
+        Option(
+            f"{format}.map-null-key.literal",
+            STRING,
+            "For scripts of Flink: the key that the mode LITERAL writes for NULL.",
+            "null",
+            source=False,
+            sink=True,
+        ),
+        Option(
+            f"{format}.encode.decimal-as-plain-number",
+            BOOLEAN,
+            "Small and large DECIMALs are written without an exponent: 0.000000027, not 2.7E-8.",
+            "false",
+            source=False,
+            sink=True,
+        ),
+        Option(
+            f"{format}.encode.ignore-null-fields",
+            BOOLEAN,
+            "Fields that are NULL are left out of the object.",
+            "false",
+            source=False,
+            sink=True,
+        ),
+    )
+
+
 JSON_OPTIONS = (
-    Option("json.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
     Option(
-        "json.timestamp-format.standard",
-        one_of("SQL", "ISO-8601"),
-        "How timestamps are spelled: 2024-01-31 12:30:00.5 or 2024-01-31T12:30:00.5. "
-        "Not given, both are read and the first is written.",
-        sink=True,
-    ),
-    Option(
-        "json.encode.ignore-null-fields",
+        "json.fail-on-missing-field",
         BOOLEAN,
-        "Fields that are NULL are left out of the object.",
+        "An object without a field for each column, also within a STRUCT, is a bad row; else what is missing is NULL.",
         "false",
-        source=False,
-        sink=True,
     ),
+    *json_options("json"),
 )
 
 CORRUPT = "__corrupt"
@@ -89,7 +134,8 @@ def reading(values: Mapping[str, Any]) -> dict[str, str]:
         return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
     pattern = timestamp_pattern(values)
     times = {} if pattern is None else {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
-    return times | {"allowUnquotedControlChars": "true"}  # as Flink: a tab in a text may stand as it is
+    # As Flink: a tab in a text may stand as it is, and the text 20191112 is no DATE; for Spark it is days since 1970.
+    return times | {"allowUnquotedControlChars": "true", "enableDateTimeParsingFallback": "false"}
 
 
 def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
@@ -138,6 +184,12 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     if {ON_ERROR, ignores} <= dict(table.options).keys():
         message = f'options "{ON_ERROR}" and "{ignores}" both say what happens to bad rows'
         yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
+    missing = f"{chosen}.fail-on-missing-field"
+    if all((table.option(key) or "").strip().lower() == "true" for key in (missing, ignores)):
+        message = f'options "{missing}" and "{ignores}" exclude each other'
+        yield Diagnostic(
+            WRONG_VALUE, message, spans.get(missing), hint=f"Leave one out; '{ON_ERROR}' = 'skip' drops rows."
+        )
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
     if chosen.endswith("json"):
@@ -240,10 +292,12 @@ def decode(
         return _once(texts, row).select(*fields)
     row = parse(F.col(_TEXT), f"{_with_comma(schema_ddl(parsed))}{CORRUPT} STRING", reading(values) | _TO_CORRUPT)
     given = _once(texts, row)
+    if is_json:
+        given = _read_again(given, parsed, values)
     if of_files and tolerant:
         given = given.where(F.col(_ROW).isNotNull())
     bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
-    bad = (bad | goes_on(F.col(_TEXT))) if is_json else bad
+    bad = (bad | goes_on(F.col(_TEXT)) | _lacks_field(parsed, values)) if is_json else bad
     if tolerant:
         return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
     wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
@@ -262,7 +316,23 @@ def _once(texts: DataFrame, row: SparkColumn) -> DataFrame:
     return texts.select("*", F.explode(F.array(row)).alias(_ROW))
 
 
-_ROW, _TEXT, _PLACE = "__row", "__text", "__place"
+def _read_again(rows: DataFrame, columns: Sequence[Column], values: Mapping[str, Any]) -> DataFrame:
+    """The rows, of which those that Spark cannot read are read as Flink does."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    typed, nulls = F.col(_TYPED), bool(values.get("json.ignore-parse-errors"))
+    row = read_again(columns, F.col(_TEXT), typed, CORRUPT, timestamp_pattern(values), nulls)
+    return _once(rows.withColumnRenamed(_ROW, _TYPED), row)
+
+
+def _lacks_field(columns: Sequence[Column], values: Mapping[str, Any]) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    fails = values.get("json.fail-on-missing-field")
+    return missing_field(columns, F.col(_TEXT)) != "" if fails else F.lit(False)
+
+
+_ROW, _TYPED, _TEXT, _PLACE = "__row", "__typed", "__text", "__place"
 _TO_CORRUPT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 
@@ -357,6 +427,9 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
         more = F.col(f"{prefix}{CORRUPT}").isNull() & goes_on(F.col(text))
         behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
         form = F.when(more, behind).otherwise(form)
+        if values.get("json.fail-on-missing-field"):
+            missing = missing_field(columns, F.col(text))
+            form = F.when(missing != "", F.concat(F.lit("it has no field "), missing)).otherwise(form)
     columns_unread = F.concat_ws(", ", *map(unread, columns))
     return F.when(columns_unread == "", form).otherwise(columns_unread)
 
@@ -375,4 +448,10 @@ def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.to_json(F.struct(*(F.col(quoted(c)) for c in rows.columns)), writing(values))
+    return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
+
+
+def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
+    """The columns of ``rows`` such that ``to_json`` writes them as the options say."""
+    plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
+    return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ def replace_rows(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
     changes = batch.toArrow()  # computed always, because operators with state have to see a batch again, too
     with _writing:
         last = newest(folder)
-        epochs: dict[str, int] = {} if last is None else json.loads((last / _EPOCHS).read_text())
+        epochs: dict[str, int] = {} if last is None else json_of((last / _EPOCHS).read_text())
         if epochs.get(run, -1) < number:
             _write(folder, last, with_changes(_rows(last), changes, keys), epochs | {run: number})
             _forget(folder)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.keyed_rows import with_changes
 from sqlstream.planner.catalog import APPEND_ONLY, Table
+from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,7 @@ def epochs_of(folder: Path) -> dict[str, int]:
     if not (folder / ROWS).exists():
         return {}
     found = (pq.read_schema(folder / ROWS).metadata or {}).get(_EPOCHS)
-    return {} if found is None else {str(run): int(number) for run, number in json.loads(found).items()}
+    return {} if found is None else {str(run): int(number) for run, number in json_of(found).items()}
 
 
 def is_foreign(folder: Path) -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+from sqlstream.cli.live import follow_on
 from sqlstream.cli.progress import line_of
 from sqlstream.results import shown_rows_of
-from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,9 @@ _MOST_POINTS = 2_000
 
 _MOST_SERIES = 8
 _MOST_BARS = 20
+_MOST_ROWS = _MOST_POINTS * _MOST_SERIES
+"""Of a micro-batch: older ones would be off the chart."""
+
 _LEAST_LINES = 8
 _TICKS = 4
 _REQUEST = re.compile(r"`?(?P<column>\w+)`?(?:\s+BY\s+`?(?P<by>\w+)`?)?", re.IGNORECASE)
@@ -57,18 +60,20 @@ class Chart:
     time: int | None
     bars: bool
     title: str
-    _points: dict[str, deque[tuple[Any, float]]] = field(default_factory=dict)
+    _points: dict[str, deque[tuple[int | datetime, float]]] = field(default_factory=dict)
     _count: int = 0
 
     @classmethod
     def of(cls, query: Query, plot: Plot) -> Chart:
-        """ValueError in words of a message where the query has no such columns."""
+        """ValueError in words of a message where the query has no such columns, or no numbers to draw."""
         names = query.columns[1:] if query.is_updating else query.columns
         types = query.types[1:] if query.is_updating else query.types
-        column = _place(plot.column, names)
-        by = None if plot.by is None else _place(plot.by, names)
+        column = _position(plot.column, names)
+        if not types[column].is_numeric:
+            raise ValueError(f'draws numbers, and column "{names[column]}" is of type {types[column]}')
+        by = None if plot.by is None else _position(plot.by, names)
         if by is None and query.key:
-            by = _place(query.key[0], names)
+            by = _position(query.key[0], names)
         times = [i for i, kind in enumerate(types) if kind.name.startswith("TIMESTAMP") and i != column]
         return cls(
             column,
@@ -82,17 +87,16 @@ class Chart:
         """The rows of a micro-batch; of a result that is updated, all rows that are there now."""
         if self.bars:
             self._points.clear()
+            table = _highest(table, self.column)
+        else:
+            self._count += max(0, table.num_rows - _MOST_ROWS)
+            table = table.slice(max(0, table.num_rows - _MOST_ROWS))
         for row in shown_rows_of(table):
-            value = row[self.column]
-            if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            moment, value = self._count + 1 if self.time is None else row[self.time], row[self.column]
+            if _is_drawn(value) and isinstance(moment, int | datetime):
                 name = "" if self.by is None else str(row[self.by])
-                self._points.setdefault(name, deque(maxlen=_MOST_POINTS)).append((self._moment(row), float(value)))
-
-    def _moment(self, row: tuple[Any, ...]) -> Any:
-        self._count += 1
-        if self.time is not None:
-            return row[self.time]
-        return self._count
+                self._points.setdefault(name, deque(maxlen=_MOST_POINTS)).append((moment, float(value)))
+                self._count += 1
 
     def drawn(self, width: int, height: int, *, colours: bool = True) -> str:
         """The chart as text of so many columns and lines."""
@@ -119,14 +123,27 @@ class Chart:
     def _draw_lines(self, plotext: Any) -> None:
         newest = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)[:_MOST_SERIES]
         for name, points in newest:
-            known = [point for point in points if point[0] is not None]
-            plotext.plot([_number(moment) for moment, _ in known], [value for _, value in known], label=name or None)
+            plotext.plot([_number(moment) for moment, _ in points], [value for _, value in points], label=name or None)
         moments = [moment for _, points in newest for moment, _ in points if isinstance(moment, datetime)]
         if moments:
             plotext.xticks(*_ticks(min(moments), max(moments)))
 
 
-def _number(moment: Any) -> float:
+def _highest(table: pa.Table, column: int) -> pa.Table:
+    """The rows that make the longest bars."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ranks = pa.table({"value": table.column(column)})
+    return table.take(pc.select_k_unstable(ranks, _MOST_BARS, [("value", "descending")]))
+
+
+def _is_drawn(value: object) -> bool:
+    """True of numbers that have a place on an axis."""
+    return isinstance(value, int | float | Decimal) and math.isfinite(value)
+
+
+def _number(moment: int | datetime) -> float:
     return moment.timestamp() if isinstance(moment, datetime) else float(moment)
 
 
@@ -137,7 +154,7 @@ def _ticks(first: datetime, last: datetime) -> tuple[list[float], list[str]]:
     return [time.timestamp() for time in times], [time.strftime(style) for time in times]
 
 
-def _place(name: str, names: tuple[str, ...]) -> int:
+def _position(name: str, names: tuple[str, ...]) -> int:
     for i, one in enumerate(names):
         if one.casefold() == name.casefold():
             return i
@@ -146,12 +163,8 @@ def _place(name: str, names: tuple[str, ...]) -> int:
 
 def draw(query: Query, chart: Chart, out: TextIO) -> None:
     """The chart while the query runs, in place; its last state stays. Ctrl-C interrupts."""
-    shown = _Shown(query, chart)
     try:
-        if out.isatty():
-            _follow_on_terminal(shown, out)
-        else:
-            shown.follow()
+        follow_on(out, _Shown(query, chart))
     finally:
         size = shutil.get_terminal_size()
         out.write(chart.drawn(size.columns, _height(size.lines), colours=out.isatty()) + "\n")
@@ -169,11 +182,8 @@ class _Shown:
     began: float = field(default_factory=time.monotonic)
 
     def follow(self) -> None:
-        for table in self._tables():
+        for table in self.query.tables() if self.query.is_updating else self.query.batches():
             self.chart.add(table)
-
-    def _tables(self) -> Iterator[pa.Table]:
-        return self.query.tables() if self.query.is_updating else self.query.batches()
 
     def __rich__(self) -> RenderableType:
         from rich.text import Text
@@ -181,13 +191,3 @@ class _Shown:
         size = shutil.get_terminal_size()
         text = Text.from_ansi(self.chart.drawn(size.columns, _height(size.lines)))
         return text.append("\n" + line_of(self.query.job, time.monotonic() - self.began))
-
-
-def _follow_on_terminal(shown: _Shown, out: TextIO) -> None:
-    from rich.console import Console
-    from rich.live import Live
-
-    keep_stderr()
-    console = Console(file=out, highlight=False)
-    with Live(shown, console=console, refresh_per_second=4, transient=True, redirect_stdout=False):
-        shown.follow()

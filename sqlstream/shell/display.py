@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from sqlstream.cli.output import PagedWriter, TableWriter, VerticalWriter, Writer, writer_for
+from sqlstream.cli.output import PagedWriter, Writer, writer_for
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Display:
 
     def paged(self, writer: Writer) -> PagedWriter | None:
         """The writer, where results of many rows show a page of them."""
-        return writer if self.is_live and isinstance(writer, TableWriter | VerticalWriter) else None
+        return writer if self.is_live and isinstance(writer, PagedWriter) else None
 
     def write_into(self, path: str) -> None:
         """The results that follow go into a new file; an empty path: to the terminal. OSError where it cannot be."""

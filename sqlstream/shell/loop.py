@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ from sqlstream.cli.status import StatusLine, working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
+from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
@@ -39,7 +41,8 @@ from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"
 
-_WATCH_SECONDS = 2.0
+_WATCH_SECONDS = "2"
+_SECONDS = re.compile(r"\d{1,6}(\.\d+)?")
 
 
 def lines_of(source: BinaryIO) -> Iterator[str]:
@@ -123,6 +126,13 @@ class Shell:
         last = [] if is_blank(text, rest) else [ShellEntry(text, rest, len(text))]
         return self._run(joined([*parts, *last]))
 
+    def run_file(self, name: str) -> None:
+        """Run the statements and commands of a file."""
+        try:
+            self._source(name)
+        except SqlStreamError as error:
+            self._fail(str(error))
+
     def _run(self, parts: Iterable[ShellEntry]) -> bool:
         for entry in parts:
             try:
@@ -154,7 +164,7 @@ class Shell:
         """What a command does that stands for no statement."""
         actions: dict[str, Callable[[Command], None]] = {
             "help": lambda _: self._say(help_text()),
-            "clear": lambda _: clear(),
+            "clear": lambda _: self._clear(),
             "source": lambda command: self._source(command.argument),
             "edit": lambda _: self._edit(),
             "again": lambda command: self._statements(self._last_of(command)),
@@ -162,17 +172,26 @@ class Shell:
             "explain": self._explain,
             "plot": self._plot,
             "set": self._set,
-            "mode": lambda command: self._statements(f"SET '{RESULT_MODE}' = '{command.argument}'"),
+            "mode": lambda command: self._set_to(RESULT_MODE, command.argument),
             "expanded": lambda _: self._say(self._display.toggle_expanded()),
             "timing": lambda _: self._say(self._display.toggle_timing()),
             "output": lambda command: self._write_into(command.argument),
         }
         actions[command.name](command)
 
+    def _clear(self) -> None:
+        """A file or a pipe has no screen."""
+        if self._display.is_live:
+            clear()
+
     def _set(self, command: Command) -> None:
         key, _, value = command.argument.partition(" ")
-        literal = unquoted(value.strip()).replace("'", "''")
-        self._statements(f"SET '{unquoted(key)}' = '{literal}'")
+        if not value.strip():
+            raise wrong_command(command, "takes KEY VALUE")
+        self._set_to(unquoted(key), unquoted(value.strip()))
+
+    def _set_to(self, key: str, value: str) -> None:
+        self._statements(f"SET {quote_string(key)} = {quote_string(value)}")
 
     def _write_into(self, path: str) -> None:
         try:
@@ -191,9 +210,10 @@ class Shell:
         if plot is None or not self._last_query:
             raise wrong_command(command, "takes COLUMN [BY COLUMN]" if plot is None else "needs a query before it")
         (statement,) = parse_script(self._last_query)
-        query = self._executed(statement, self._last_query)
-        if not isinstance(query, Query):
+        if not isinstance(statement, nodes.Query):
             raise wrong_command(command, "needs a query whose rows are shown, and the last one was an INSERT")
+        query = self._executed(statement, self._last_query)
+        assert isinstance(query, Query)
         try:
             draw(query, Chart.of(query, plot), self._display.out)
         except ValueError as error:
@@ -221,10 +241,9 @@ class Shell:
     def _watch(self, command: Command) -> None:
         """The last statements again and again, until Ctrl-C."""
         text = self._last_of(command)
-        try:
-            pause = float(command.argument or _WATCH_SECONDS)
-        except ValueError:
-            raise wrong_command(command, f'takes a number of seconds, not "{command.argument}"') from None
+        if (match := _SECONDS.fullmatch(command.argument or _WATCH_SECONDS)) is None:
+            raise wrong_command(command, f'takes a number of seconds, not "{command.argument}"')
+        pause = float(match[0])
         while True:
             self._say(f"{datetime.now():%Y-%m-%d %H:%M:%S}, every {pause:g} s:")
             self._statements(text)

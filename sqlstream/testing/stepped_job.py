@@ -72,6 +72,10 @@ class SteppedRuntime(JobRuntime):
 
     moved_by_rows: frozenset[str] = frozenset()
 
+    @property
+    def steps_clock(self) -> bool:
+        return True
+
     def event_time_from_rows(self, table: str) -> bool:
         return table in self.moved_by_rows
 

@@ -77,9 +77,12 @@ def _decimal(value: Any, kind: DataType) -> Decimal:
     precision, scale = kind.args
     assert isinstance(precision, int) and isinstance(scale, int)
     try:
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), context=Context(prec=precision))
+        number = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), context=Context(prec=precision))
     except InvalidOperation:
-        raise TypeError(f"{value!r} is not a value of type {kind}") from None
+        number = Decimal("NaN")
+    if not number.is_finite():
+        raise TypeError(f"{value!r} is not a value of type {kind}")
+    return number
 
 
 def _date(value: Any, kind: DataType) -> date:

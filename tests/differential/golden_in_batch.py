@@ -36,7 +36,7 @@ _NAME = re.compile(r"CREATE TABLE (\w+)", re.IGNORECASE)
 _CREATED = re.compile(r"CREATE (?:OR REPLACE )?(?:TEMPORARY )?(?:TABLE|VIEW|FUNCTION) (?:IF NOT EXISTS )?(\w+)")
 _TESTED = re.compile(r"'connector' = 'test'")
 _OF_STREAMS = re.compile(r"LOOKUP|'role'|changelog-mode|STATEMENT SET|^\s*INSERT|window_pane", re.I)
-_STEPS = ("watermark", "checkpoint", "restart", "settle", "finish")
+STEPS = ("watermark", "checkpoint", "restart", "settle", "finish")
 
 Rows = Counter[tuple[Any, ...]]
 Fed = dict[str, list[tuple[Any, ...]]]
@@ -84,7 +84,7 @@ def _needed(statements: Sequence[str], query: str) -> tuple[str, ...]:
 def _is_of_rows(case: Case) -> bool:
     texts = (*case.statements, case.block.sql)
     steps = [step.words.split()[0] for step in steps_of(case.block)]
-    plain = all(step in _STEPS or step[0] not in "+-" for step in steps) and "processing_time" not in steps
+    plain = all(step in STEPS or step[0] not in "+-" for step in steps) and "processing_time" not in steps
     return plain and not any(_OF_STREAMS.search(text) for text in texts)
 
 
@@ -93,7 +93,7 @@ def fed(case: Case, test: StreamTest) -> Fed:
     found: Fed = {}
     for step in steps_of(case.block):
         table, _, row = step.words.partition(" ")
-        if table not in _STEPS:
+        if table not in STEPS:
             found.setdefault(table, []).extend(read_rows(row, test.input_types(table)))
     return found
 
@@ -111,8 +111,8 @@ def of_stream(case: Case, session: Session) -> tuple[Rows, dict[str, pa.Table]] 
         test.finish()
         schemas = {table: _schema(test, table) for table in test._traits.tables}
         changes = test.output()
-        tables = {name: _table(rows.get(name, []), *schema) for name, schema in schemas.items()}
-    return _merged(changes), tables
+        tables = {name: table_of(rows.get(name, []), *schema) for name, schema in schemas.items()}
+    return merged(changes), tables
 
 
 def _schema(test: StreamTest, table: str) -> tuple[list[str], list[DataType]]:
@@ -120,7 +120,7 @@ def _schema(test: StreamTest, table: str) -> tuple[list[str], list[DataType]]:
     return [c.name for c in columns], [c.type for c in columns]
 
 
-def _table(rows: list[tuple[Any, ...]], names: list[str], types: list[DataType]) -> pa.Table:
+def table_of(rows: list[tuple[Any, ...]], names: list[str], types: list[DataType]) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     arrays = [
         pa.array([to_arrow(value, kind) for value in column], kind.to_arrow())
@@ -129,7 +129,7 @@ def _table(rows: list[tuple[Any, ...]], names: list[str], types: list[DataType])
     return pa.table(arrays, names=names)
 
 
-def _merged(changes: Sequence[tuple[Any, ...]]) -> Rows:
+def merged(changes: Sequence[tuple[Any, ...]]) -> Rows:
     found: Rows = Counter()
     for kind, *values in changes:
         found[_hashable(comparable(values))] += 1 if kind in ("+I", "+U") else -1
@@ -144,10 +144,14 @@ def of_batch(case: Case, session: Session, tables: dict[str, pa.Table], folder: 
     """What comes out of the finished tables."""
     session.sql("SET 'execution.runtime-mode' = 'batch'")
     for statement in case.statements:
-        connector = _connector(statement, tables, folder)
-        session.sql(_TESTED.sub(_said(connector), statement))
+        session.sql(finished(statement, tables, folder))
     query = session.sql(case.block.sql)
-    return _merged([(kind.value, *row) for kind, row in query.changes()])  # type: ignore[union-attr]
+    return merged([(kind.value, *row) for kind, row in query.changes()])  # type: ignore[union-attr]
+
+
+def finished(statement: str, tables: dict[str, pa.Table], folder: Path) -> str:
+    """The statement, a table of a test as one of files with its rows."""
+    return _TESTED.sub(_said(_connector(statement, tables, folder)), statement)
 
 
 def _said(text: str) -> Callable[[re.Match[str]], str]:

@@ -97,3 +97,15 @@ def test_it_prints_as_what_it_means(text: str, printed: str) -> None:
     query = parse_query(text)
     assert to_sql(query) == printed
     assert parse_query(printed) == query
+
+
+@pytest.mark.parametrize("text", ["SELECT m FROM @x /*+ S('') */", "SELECT * FROM E(`` => TABLE t)"])
+def test_hints_of_parameters_and_empty_names_are_read_again(text: str) -> None:
+    (statement,) = parse_script(text)
+    assert parse_script(to_sql(statement)) == (statement,)
+
+
+@pytest.mark.parametrize("kind", ["INT[3]", "TIMESTAMP[()]", "ARRAY<INT>[3]"])
+def test_arrays_of_a_size_are_refused(kind: str) -> None:
+    with pytest.raises(ParseError, match="SS101: an array has no size"):
+        parse_script(f"CREATE TABLE t (a {kind}) WITH ('connector' = 'test')")

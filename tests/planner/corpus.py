@@ -66,6 +66,13 @@ _RANKED = """
     QUALIFY DENSE_RANK() OVER (PARTITION BY window_end ORDER BY n) BETWEEN 2 AND 3)
 """
 
+_MATCHED = """
+    SELECT item, p, t, s FROM bids MATCH_RECOGNIZE (PARTITION BY item ORDER BY ts, price DESC
+    MEASURES LAST(A.price, 1) AS p, MATCH_ROWTIME() AS t, SUM(B.n) AS s, CLASSIFIER() AS c AFTER MATCH SKIP TO LAST B
+    PATTERN (A+ (B | C){2,3}?) WITHIN INTERVAL '1' HOUR
+    DEFINE A AS A.price > PREV(A.price), B AS B.n > A.n + 1 AND SUM(B.n) < 10, C AS COALESCE(LAST(A.item, 1), '') = '')
+"""
+
 
 def kinds_of_nodes() -> list[type[Node]]:
     """All that plans are made of: the nodes that every plan has, and those in the rooms of operators."""
@@ -95,6 +102,7 @@ def corpus() -> dict[str, Node]:
     own |= {"functions over rows in any order": plan(_OVER_ANY)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
+    own |= {"rows that match a pattern": plan(_MATCHED)}
     own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
     return {**collected, **own}
 

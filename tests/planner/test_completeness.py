@@ -20,11 +20,11 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "planner" / "refusals.golden"
 QUERY = "SELECT item AS i, * EXCEPT (n) FROM bids AS b CROSS JOIN UNNEST(tags) AS u(t)"
 PARTS = {
     exp.Select: (QUERY, "with_ expressions from_ joins laterals where group having windows qualify stream"),
-    exp.Table: (QUERY, "this db catalog alias joins laterals stream"),
+    exp.Table: (QUERY, "this db catalog alias joins laterals pivots stream"),
     exp.Star: (QUERY, "except_"),
-    exp.Join: (QUERY, "this side kind on"),
+    exp.Join: (QUERY, "this side kind on pivots"),
     exp.Unnest: (QUERY, "expressions alias offset stream"),
-    exp.Subquery: ("SELECT * FROM (SELECT item FROM bids) AS s", "this alias with_ joins laterals stream"),
+    exp.Subquery: ("SELECT * FROM (SELECT item FROM bids) AS s", "this alias with_ joins laterals pivots stream"),
     exp.Union: ("SELECT item FROM bids UNION ALL SELECT k FROM plain", "this expression distinct with_ stream"),
     exp.With: ("WITH w AS (SELECT 1 AS one FROM bids) SELECT * FROM w", "expressions"),
     exp.CTE: ("WITH w AS (SELECT 1 AS one FROM bids) SELECT * FROM w", "this alias"),

@@ -19,6 +19,7 @@ CREATE TABLE clicks (user_id BIGINT, url STRING, at TIMESTAMP(3), WATERMARK FOR 
 WITH ('connector' = 'datagen');
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
 CREATE VIEW recent AS SELECT user_id AS uid, url FROM clicks;
+CREATE TABLE `odd one` (`from` BIGINT) WITH ('connector' = 'datagen');
 """
 
 
@@ -66,7 +67,10 @@ def suggested(text: str) -> list[str]:
         ("SELECT n| FROM users WHERE id IN (SELECT user_id FROM clicks)", ["name"]),
         ("SELECT * FROM clicks WHERE user_id IN (SELECT i| FROM users)", ["id"]),
         ("SELECT 1; SELECT na| FROM users; SELECT us FROM clicks", ["name"]),
-        ("SELECT * FROM ", ["clicks", "recent", "users"]),
+        ("SELECT * FROM ", ["clicks", "`odd one`", "recent", "users"]),
+        ("SELECT * FROM `od", ["`odd one`"]),
+        ("SELECT fr| FROM `odd one`", ["`from`"]),
+        ("SELECT x.`f| FROM `odd one` AS x", ["`from`"]),
         ("INSERT INTO cl", ["clicks"]),
         ("DESCRIBE re", ["recent"]),
         ("WITH busy AS (SELECT 1 AS n) SELECT * FROM b", ["busy"]),
@@ -114,8 +118,8 @@ def test_suggestions_tell_what_they_are_and_from_where_they_replace():
 def test_functions_of_the_user_are_suggested():
     session = Session()
     session.workspace.catalog.register(Function("geo_of", "m:geo_of", FunctionKind.SCALAR, DataType("INT")), None)
-    found = complete("SELECT ge", 9, Words(session.workspace.catalog))
-    assert "geo_of(" in [s.text for s in found]
+    suggestions = complete("SELECT ge", 9, Words(session.workspace.catalog))
+    assert "geo_of(" in [s.text for s in suggestions]
 
 
 def test_no_text_makes_it_fail():

@@ -6,6 +6,7 @@ from sqlstream.grammar import parse_query
 from sqlstream.planner.explain import explain
 from sqlstream.planner.nodes import Correlate, Filter, Node, Project, Scan, Union
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
+from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rewriting import columns_of, read_by_firing
@@ -197,3 +198,16 @@ def test_rules_leave_the_plan_that_they_are_given_alone():
     before = explain(bound, stage="LOGICAL")
     optimize(bound)
     assert explain(bound, stage="LOGICAL") == before
+
+
+def _over_of(text: str) -> Over:
+    (over,) = (node for node in optimize(plan(text)).walk() if isinstance(node, Over))
+    return over
+
+
+def test_over_passes_out_what_somebody_reads():
+    call = "SUM(n) OVER (PARTITION BY item ORDER BY ts ROWS 2 PRECEDING) AS s"
+    over = _over_of(f"SELECT item, {call} FROM bids")
+    assert {field.name for field in over.input.schema} == {"item", "ts", "n"}
+    assert [field.name for field in over.schema] == ["item", over.results[0].name]
+    assert _over_of(f"SELECT item, ts, n, {call} FROM bids").passed is None

@@ -122,7 +122,7 @@ def test_a_wrong_setting_or_catalog_is_told_with_the_file(tmp_path: Path) -> Non
     file = tmp_path / "sqlstream.toml"
     for text, code in (
         ("[settings]\nnope = 1", "SS521"),
-        ("[catalogs.c]\ntype = 'x'", "SS531"),
+        ("[catalogs.c]\ntype = 'x'", "SS536"),
         ("catalog = 'x'", "SS225"),
     ):
         file.write_text(text)

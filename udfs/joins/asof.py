@@ -3,8 +3,8 @@
 Nearest is the right row with the greatest value that is not above that of the left row, or the least one that is not
 below it. A right row that is nearer takes the left rows of another one, and gives them back when it is withdrawn.
 
-The rows of both inputs are state. A batch loads the rows of the keys that it changes, and compares the partners that
-left rows had before it with those that they have after it.
+The rows of both inputs are state, for ever or until a key has had no rows for its time to live. A batch loads the rows
+of the keys that it changes, and compares the partners that left rows had before it with those that they have after it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from sqlstream.udfs.joins.pairs import Indices, numbered
 from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Order, sort_keys
 
 VALUE = "__value"
@@ -46,7 +48,8 @@ class AsofJoinKernel(Kernel):
     row without a partner comes out as well, beside NULLs. ``above``: the right value is the least one that is not below
     the left one. ``strict``: the values are not equal. ``first_by``: columns of the right side in whose order the first
     row counts of those with equal values, then the first that came. ``condition``: what a right row must fulfil beside
-    to be a partner.
+    to be a partner. ``ttl``: all rows of a key are forgotten so many microseconds of processing time after the last row
+    of either side came; 0: never. A key as a whole, because the partner of a row must be known to be withdrawn.
     """
 
     sides: tuple[Side, Side]
@@ -57,6 +60,7 @@ class AsofJoinKernel(Kernel):
     strict: bool = False
     first_by: tuple[str, ...] = ()
     condition: Condition | None = None
+    ttl: int = 0
 
     @cached_property
     def output(self) -> pa.Schema:
@@ -67,7 +71,13 @@ class AsofJoinKernel(Kernel):
     def ports(self) -> int:
         return 2
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        if self.ttl:
+            self._remember(rows, context)
         of_keys = (*self.keys, VALUE), (*self.null_safe, False)
         changes, unmet = zip(
             *(kept.changes(rows.get(port), *of_keys) for port, kept in enumerate(self._kept)), strict=True
@@ -83,7 +93,9 @@ class AsofJoinKernel(Kernel):
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        raise AssertionError("no timer of processing time was set")
+        lives = KeyedState(context.store, "lives", self._lives)
+        self._forget(lives, context)
+        self._living.close(lives, context)
 
     def _needed(self, changes: Sequence[Changes]) -> list[tuple[SideState, tuple[Changes, np.ndarray]]]:
         """What each side loads: right rows of all keys that change, left rows where the right side changes, and those
@@ -148,6 +160,38 @@ class AsofJoinKernel(Kernel):
         """Arrays for ``lexsort`` in whose order the row that counts is the last one of those with equal values."""
         keys = sort_keys(right, [Order(name) for name in self.first_by])
         return [-np.arange(right.num_rows), *(~key for key in reversed(keys))]
+
+    # --- how long -----------------------------------------------------------------------------------------------
+
+    def _remember(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        """The keys of ``rows`` live on, those whose time is up do not."""
+        lives = KeyedState(context.store, "lives", self._lives)
+        self._forget(lives, context)
+        hashes = np.unique(np.concatenate([of_port.column(KEY_HASH).to_numpy() for of_port in rows.values()]))
+        stored = lives.load(hashes)
+        others = stored.filter(pa.array(~np.isin(stored.column(KEY_HASH).to_numpy(), hashes)))
+        renewed = pa.table([pa.array(hashes), *self._living.timers(len(hashes), context)], schema=self._lives)
+        lives.replace(pa.concat_tables([others, renewed]))
+        self._living.close(lives, context)
+
+    def _forget(self, lives: KeyedState, context: Context) -> None:
+        due = self._living.due(lives, context).column(KEY_HASH).to_numpy()
+        if not len(due):
+            return
+        for kept in self._kept:
+            state = kept.state(context)
+            rows = state.load(due)
+            state.replace(rows.filter(pa.array(~np.isin(rows.column(KEY_HASH).to_numpy(), due))))
+            state.flush()
+        lives.flush()
+
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
+
+    @property
+    def _lives(self) -> pa.Schema:
+        return pa.schema([pa.field(KEY_HASH, pa.int64()), *self._living.timer])
 
     # --- what is kept -------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ def decided(condition: Condition, columns: Columns) -> pa.Array:
 def _(condition: Compare, columns: Columns) -> pa.Array:
     left, right = columns[condition.left], columns[condition.right]
     if condition.comparison is not Comparison.NOT_DISTINCT:
-        return _compared(condition.comparison, left, right)
-    equal = pc.fill_null(_compared(Comparison.EQUAL, left, right), False)
+        return compared(condition.comparison, left, right)
+    equal = pc.fill_null(compared(Comparison.EQUAL, left, right), False)
     return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
 
 
@@ -88,7 +88,7 @@ _PLAIN: dict[Comparison, Callable[[pa.Array, pa.Array], pa.Array]] = {
 }
 
 
-def _compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
+def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
     if pa.types.is_boolean(left.type):
         left, right = left.cast(pa.uint8()), right.cast(pa.uint8())
     result = _PLAIN[comparison](left, right)

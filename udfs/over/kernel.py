@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import times_of
@@ -27,6 +26,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Flags, Indices, Line, Times
+from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
 from sqlstream.udfs.over.totals import COUNTED, GROUPS, StoredTotals, Totals
 from sqlstream.udfs.row_kinds import retracts, unmatched
 from sqlstream.udfs.sorting import in_order
@@ -39,15 +39,6 @@ from sqlstream.udfs.windows.row_measured import never_back
 
 TIME = "__time"
 EMITTED = "__emitted"
-
-
-@dataclass(frozen=True)
-class Tie:
-    """A column of the input that orders rows of one time."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = True
 
 
 _AT_THE_END = END_OF_TIME - 1
@@ -170,28 +161,19 @@ class OverKernel(Kernel):
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
         keys = _picked(rows.select([KEY_HASH, *self.keys]), passed)
         appeared = dense_ids(keys, self.keys)
-        key = _ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
+        key = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
         time = rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = in_order([key])
             line = Line(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
-            tie = self._ranks(_picked(rows.select([tie.column for tie in self.ties]), passed))
+            tie = tie_ranks(_picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
             line = Line(key[order], time[order], tie=tie[order])
         else:
             order = in_order([key, time])
             line = Line(key[order], time[order])
         return rows.take(pa.array(passed[order])).combine_chunks(), line, appeared.ids[order]
-
-    def _ranks(self, rows: pa.Table) -> Indices:
-        """The rank of each row by its ties alone; equal ones have one."""
-        ranks = [_ranks(rows.column(tie.column), tie) for tie in self.ties]
-        order = in_order(ranks)
-        begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.cumsum(begins)
-        return rank
 
     def _complete(self, line: Line, now: int) -> Flags:
         """True where no row to come can be in a frame of the row."""
@@ -369,21 +351,6 @@ class OverKernel(Kernel):
     @cached_property
     def _time_after(self) -> int:
         return max((frame.time_after for frame in self._frames), default=0)
-
-
-def _ranked(values: Indices) -> Indices:
-    """The place of each value among all of them, in order."""
-    places = np.empty(len(values), np.int64)
-    places[in_order([values])] = np.arange(len(values))
-    return places
-
-
-def _ranks(column: pa.ChunkedArray, tie: Tie) -> Indices:
-    """The rank of each row by one tie, from 1 on."""
-    rank = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    rank = int(rank.max(initial=0)) + 1 - rank if tie.descending else rank
-    is_null = np.asarray(column.is_null())
-    return np.where(is_null, 0 if tie.nulls_first else len(rank) + 1, rank) + 1
 
 
 def _picked(rows: pa.Table, places: Indices) -> pa.Table:

@@ -4,6 +4,7 @@ column that a Parquet file lacks for one of NULLs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import count
 from urllib.parse import quote
@@ -13,11 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, ListedFiles
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.spark.batches import Batches
 
 _BATCH_ID = "streaming.sql.batchId"  # of a task; from Spark's MicroBatchExecution
-_MISSING = "__missing"
+_MISSING, _SIZES = "__missing", "__sizes"
+_LOOKED = f"{_MISSING} BIGINT, {_SIZES} STRING"
 
 _numbers = count()
 
@@ -28,18 +30,20 @@ def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
     The task comes when Spark has made its plan of the files, from which it drops those that are gone. It is a table of
     one row that the stream is joined with: no source, so that offsets in the checkpoint are those of ``rows``.
     """
-    look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_looked_at(listed), f"{_MISSING} BIGINT")
+    look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_looked_at(listed), _LOOKED)
     name = f"{MISSING_METRIC}/{next(_numbers)}/{quote(listed.table, safe='')}"
-    counted = look.observe(name, F.sum(_MISSING).alias(FILES))
-    return rows.crossJoin(F.broadcast(counted)).drop(_MISSING)
+    counted = look.observe(name, F.sum(_MISSING).alias(FILES), F.max(_SIZES).alias(SIZES))
+    return rows.crossJoin(F.broadcast(counted.select(_MISSING))).drop(_MISSING)
 
 
 def _looked_at(listed: ListedFiles) -> Batches:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+        sizes = listed.sizes(int(batch)) if batch is not None else {}
         missing = listed.count_missing(int(batch)) if batch is not None else 0
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({_MISSING: pa.array([missing], pa.int64())})
+            looked = {_MISSING: pa.array([missing], pa.int64()), _SIZES: pa.array([json.dumps(sizes)], pa.string())}
+            yield pa.RecordBatch.from_pydict(looked)
 
     return look

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.inputs import Inputs
+from sqlstream.planner.lowering.columnar.inputs import Inputs, came_at
 from sqlstream.planner.lowering.columnar.join_inputs import column_of, condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -17,6 +18,8 @@ from sqlstream.udfs.joins.kinds import JoinKind
 def _(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
     def value(port: int, inputs: Inputs) -> None:
         inputs.add(node.values[port], name=VALUE)
+        if node.ttl_ms:
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
 
     sides = join_inputs(node, step, context, value)
     left, right = sides
@@ -29,5 +32,6 @@ def _(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
         node.strict,
         tuple(column_of(node, right, 1, name) for name in node.first_by),
         condition_of(node),
+        1000 * node.ttl_ms,
     )
     return joined(node, step, sides, kernel, context)

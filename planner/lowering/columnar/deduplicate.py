@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from sqlstream.planner.lowering.columnar.inputs import came_at
 from sqlstream.planner.lowering.columnar.ranked_inputs import ranked_input
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.lower import Context, lower_operator
@@ -15,7 +16,9 @@ from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 @lower_operator.register
 def _(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
     time = node.time if node.timed else None
-    ranked = ranked_input(node, node.keys, context.lower(step.input), time=time, clocked=node.ttl_ms > 0)
+    below = context.lower(step.input)
+    clock = came_at(below, context) if node.ttl_ms else None
+    ranked = ranked_input(node, node.keys, below, time=time, came_at=clock)
     kernel = DeduplicateKernel(
         ranked.schema,
         ranked.keys,

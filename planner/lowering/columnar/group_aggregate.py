@@ -11,7 +11,7 @@ from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
-    clock_of,
+    came_at,
     key,
     kinds_of,
     passed_on,
@@ -41,7 +41,7 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
         for name, expression in call.columns:
             inputs.add(expression, name=name)
     if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
-        inputs.add_text(clock_of(rows), CLOCK)
+        inputs.add_text(came_at(rows, context), CLOCK)
     keys = (*_keys(node), *set_keys(node))
     own = (*_key_columns(node, rows), *inputs.columns(), *kinds_of(node))
     projected = with_key_hash(rows.select(*own, *passed_on(rows)), keys)

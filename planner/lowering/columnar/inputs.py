@@ -112,6 +112,14 @@ def clock_of(rows: DataFrame) -> str:
     return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
 
 
+def came_at(rows: DataFrame, context: Context) -> str:
+    """SQL text: when a row came, in microseconds, for state that is forgotten. Where a test moves the clock and no
+    source has stamped the row, as above another operator with state, the time at which that clock starts: ticks tell
+    how far it is.
+    """
+    return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
+
+
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns that the exchange reads."""
     return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import came_at, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock
@@ -42,7 +42,7 @@ def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
     hashed = tuple(_fields(node, remembered_by(node))) if remembers(node) else lookup.keys
-    projected = with_key_hash(_projected(rows, lookup), hashed)
+    projected = with_key_hash(_projected(rows, lookup, context), hashed)
     kernel = _kernel(lookup, kernel_schema(projected), context)
     output = spark_schema(kernel.output, projected.schema)
     emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
@@ -64,7 +64,7 @@ def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
     return Remembered(columns, tuple(_fields(node, told_apart_by(node))), Living(1000 * node.ttl_ms), lookup.error)
 
 
-def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
+def _projected(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
     """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
     node = lookup.node
     fields = [column(name).alias(own) for own, name in _fields(node).items()]
@@ -77,7 +77,7 @@ def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
     else:
         added.append(row_kind())
         # Rows that come before the first tick of the clock have all their time to live, too.
-        added += [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+        added += [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return rows.select(*fields, *added, *passed_on(rows))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import came_at, key, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -24,7 +24,7 @@ def _(node: Normalize, step: Operator, context: Context) -> DataFrame:
     by_key = [key(name, rows.schema[name].dataType).alias(own) for own, name in keys.items()]
     named = [column(name).alias(own) for own, name in fields.items()]
     # Rows that come before the first tick of the clock have all their time to live, too.
-    clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+    clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = with_key_hash(rows.select(*by_key, *named, row_kind(), *clock, *passed_on(rows)), tuple(keys))
     schema = kernel_schema(projected)
     kernel = NormalizeKernel(schema, tuple(keys), tuple(fields), node.ttl_ms * 1000)

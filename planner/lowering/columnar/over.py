@@ -32,7 +32,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
-from sqlstream.udfs.over.kernel import OverKernel, Tie
+from sqlstream.udfs.over.kernel import OverKernel
+from sqlstream.udfs.over.ties import Tie
 
 _ANY_FRAME = Frame(rows=True, start=0)
 """Of functions that have none."""

@@ -13,7 +13,6 @@ from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
-    clock_of,
     keys_among,
     passed_on,
     row_kind,
@@ -70,17 +69,17 @@ def ranked_input(
     columns: Sequence[Column] = (),
     *,
     time: str | None = None,
-    clocked: bool = False,
+    came_at: str | None = None,
 ) -> RankedInput:
     """``below``: the rows of the node's only input. ``columns`` are computed besides, and TIME of the field
-    ``time``; ``clocked``: with the clock."""
+    ``time``; ``came_at``: SQL text of the clock, where it is read."""
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen, own = keys_among(below, keys, fields)
     named = [column(name).alias(to) for name, to in fields.items()]
     if changelog_mode(under) != APPEND_ONLY:
         named.append(row_kind())
-    clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
+    clock = [F.expr(came_at).alias(CLOCK)] if came_at is not None else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []
     own_names = tuple(own.values())
     rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own_names)

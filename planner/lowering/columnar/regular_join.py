@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.inputs import Inputs, clock_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, came_at
 from sqlstream.planner.lowering.columnar.join_inputs import condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.regular_join import RegularJoin
@@ -18,7 +18,7 @@ def _(node: RegularJoin, step: Operator, context: Context) -> DataFrame:
     def clock(port: int, inputs: Inputs) -> None:
         """When rows came: Spark's clock is behind by a micro-batch."""
         if any(node.ttl_ms):
-            inputs.add_text(clock_of(inputs.below), CLOCK)
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
 
     sides = join_inputs(node, step, context, clock)
     left, right = sides

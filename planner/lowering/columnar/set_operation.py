@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import came_at, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -24,7 +24,7 @@ from sqlstream.udfs.state.living import Living
 
 @lower_operator.register
 def _(node: SetOperation, step: Operator, context: Context) -> DataFrame:
-    sides = [_fields(node, context.lower(below)) for below in step.inputs]
+    sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
     updates = changelog_mode(node) != APPEND_ONLY
@@ -40,10 +40,10 @@ def _names(node: SetOperation) -> dict[str, str]:
     return {f"__field_{i}": field.name for i, field in enumerate(node.schema)}
 
 
-def _fields(node: SetOperation, rows: DataFrame) -> DataFrame:
+def _fields(node: SetOperation, rows: DataFrame, context: Context) -> DataFrame:
     """Adds KEY_HASH, which is the hash of all fields."""
     own = [key(name, rows.schema[name].dataType).alias(alias) for alias, name in _names(node).items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
     # Rows that come before the first tick of the clock have all their time to live, too.
-    clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+    clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return with_key_hash(rows.select(*own, *kinds, *clock, *passed_on(rows)), tuple(_names(node)))

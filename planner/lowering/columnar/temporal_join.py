@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.inputs import Inputs, clock_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, came_at
 from sqlstream.planner.lowering.columnar.join_inputs import column_of, condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
@@ -22,7 +22,7 @@ def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
         if node.timed:
             inputs.time(node.times[port], TIME)
         if uses_processing_time(node):
-            inputs.add_text(clock_of(inputs.below), CLOCK)
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
 
     sides = join_inputs(node, step, context, more)
     left, right = sides

@@ -9,7 +9,8 @@ from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.udfs.over.kernel import OverKernel, Tie
+from sqlstream.udfs.over.kernel import OverKernel
+from sqlstream.udfs.over.ties import Tie
 
 
 @lower_operator.register

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.planner.lowering.columnar.inputs import came_at
 from sqlstream.planner.lowering.columnar.ranked_inputs import RankedInput, ranked_input
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.lower import Context, lower_operator
@@ -25,7 +26,8 @@ _NUMBER = "__number"
 def _(node: TopN, step: Operator, context: Context) -> DataFrame:
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
-    ranked = ranked_input(node, node.keys, below, closes, clocked=node.ttl_ms > 0)
+    clock = came_at(below, context) if node.ttl_ms else None
+    ranked = ranked_input(node, node.keys, below, closes, came_at=clock)
     emitted = ranked.emitted(_kernel(node, ranked), step, context)
     return ranked.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
-    clock_of,
+    came_at,
     keys_among,
     kinds_of,
     passed_on,
@@ -34,7 +34,7 @@ def _(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
     functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
     by_key, key_names = keys_among(rows, node.keys, own)
     keys = tuple(key_names.values())
-    clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+    clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *clock, *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.udfs.texts import reason_of
+from sqlstream.udfs.texts import json_of, reason_of
 
 DAMAGED = repeating("SS459")
 DISK_FULL = "SS465"
@@ -32,7 +31,7 @@ def missing(path: object) -> ExecutionError:
 
 def is_json(text: str | bytes) -> bool:
     try:
-        json.loads(text)
+        json_of(text)
     except ValueError:
         return False
     return True

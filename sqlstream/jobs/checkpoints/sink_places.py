@@ -16,6 +16,7 @@ from sqlstream.connectors.connector import UNTOLD, Stay
 from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.table_uses import side_tables
+from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     from sqlstream.connectors import Environment
@@ -69,6 +70,6 @@ def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:
 def _read(storage: Storage) -> Mapping[str, Stay] | None:
     text = storage.read(FILE)
     try:
-        return None if text is None else {key: Stay(**stay) for key, stay in json.loads(text).items()}
+        return None if text is None else {key: Stay(**stay) for key, stay in json_of(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise damaged(storage.location(FILE), f"It tells no places of sinks: {error}.") from error

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import ELOOP
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
@@ -99,6 +100,8 @@ class LocalStorage:
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
         with refused_writes_told(self.root / path):
             target.parent.mkdir(parents=True, exist_ok=True)
+            if not self._is_inside(target.parent):
+                raise OSError(ELOOP, "a link leads out of the folder of the job")
             with open(hidden, "w", encoding="utf-8", opener=_not_through_links) as file:
                 file.write(text)
                 file.flush()
@@ -112,11 +115,16 @@ class LocalStorage:
     def texts(self, pattern: str) -> Mapping[str, str]:
         try:
             paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
+            paths = [path for path in paths if self._is_inside(path.parent)]
         except (OSError, ValueError) as error:
             raise cannot_read(self.root, error) from None
         names = sorted(str(path.relative_to(self.root)) for path in paths)
         texts = ((path, self._text(path)) for path in names)
         return {path: text for path, text in texts if text is not None}
+
+    def _is_inside(self, folder: Path) -> bool:
+        """False where a link below leads to somebody else's texts, which are removed when they have been read."""
+        return folder.resolve().is_relative_to(self.root.resolve())
 
     def _text(self, path: str) -> str | None:
         """As ``read``; a file that is not UTF-8 does not keep the others from being read."""

@@ -17,6 +17,7 @@ from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.jobs.reports.observed import observed, values_of
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.udfs.texts import json_of
 
 FILE = "watermarks.json"
 
@@ -45,7 +46,7 @@ class SourceWatermarks:
     def _known(self) -> dict[str, int]:
         text = self.control.storage.read(FILE)
         try:
-            return {} if text is None else dict(json.loads(text))
+            return {} if text is None else dict(json_of(text))
         except (ValueError, TypeError) as error:
             raise damaged(self.control.storage.location(FILE), f"It holds no watermarks: {error}.") from error
 

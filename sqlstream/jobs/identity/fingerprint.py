@@ -24,6 +24,7 @@ from sqlstream.planner.physical.state_facts import (
     title_of,
 )
 from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
+from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""
@@ -70,7 +71,7 @@ def to_text(parts: tuple[FingerprintPart, ...]) -> str:
 def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
     """None for a text that ``to_text`` of this version has not written."""
     try:
-        document = json.loads(text)
+        document = json_of(text)
         if document["version"] != VERSION:
             return None
         return tuple(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.udfs.texts import json_of
 
 OTHER_GEAR = repeating("SS424")
 OTHER_KEY_GROUPS = repeating("SS425")
@@ -38,7 +39,7 @@ def stored_layout(storage: Storage) -> StateLayout | None:
     """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
     text = storage.read(FILE)
     try:
-        return None if text is None else StateLayout(**json.loads(text))
+        return None if text is None else StateLayout(**json_of(text))
     except (ValueError, TypeError) as error:
         raise damaged(storage.location(FILE), f"It is no layout of state: {error}.") from error
 

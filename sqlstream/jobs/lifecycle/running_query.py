@@ -8,12 +8,12 @@ from dataclasses import replace
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.lifecycle.coordinator import EpochDeadline
 from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
 from sqlstream.jobs.lifecycle.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
 from sqlstream.jobs.lifecycle.launch import Launch
-from sqlstream.jobs.reports.progress import Progress, advanced
+from sqlstream.jobs.reports.progress import Progress, advanced, cut_in
 from sqlstream.jobs.reports.waiting import Waiting
 from sqlstream.spark.gone import is_spark_gone
 
@@ -39,6 +39,7 @@ class RunningQuery:
         self._stopping = stopping
         self._on_reports = on_reports
         self._not_gone_on: Exception | None = None
+        self._cut: ExecutionError | None = None
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
 
@@ -109,10 +110,12 @@ class RunningQuery:
         if last is None or last["batchId"] <= self.progress.last_batch:
             return
         reports = query.recentProgress
+        new = [report for report in reports if report["batchId"] > self.progress.last_batch]
         with self._counting:
             self.progress = advanced(self.progress, reports)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
+        self._cut = self._cut or next(filter(None, map(cut_in, new)), None)
         self._on_reports(reports, self.progress.last_batch)
 
     # --- the job's thread -------------------------------------------------------------------------------------
@@ -124,6 +127,7 @@ class RunningQuery:
             try:
                 while not query.awaitTermination(_REPORT_SECONDS):
                     self._take_in(query)
+                    self._require_whole(query)
                     self._require_sink(query)
                     if self.has_enough:
                         self.stop()
@@ -131,6 +135,7 @@ class RunningQuery:
                         self._keep_deadline(query)
             finally:
                 self._take_in(query)
+            self._require_whole(query)
             self._require_sink(query)
             with self._changing:  # whoever held it may have stopped the query in order to go on with another
                 if self._not_gone_on is not None:
@@ -159,6 +164,14 @@ class RunningQuery:
     def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
+
+    def _require_whole(self, query: StreamingQuery) -> None:
+        """Stop a query one of whose files was cut while it was read."""
+        if self._cut is not None:
+            error, self._cut = self._cut, None
+            with self._changing:
+                query.stop()
+            raise error
 
     def _require_sink(self, query: StreamingQuery) -> None:
         """Stop a query whose sink has lost what it keeps, before more rows are lost."""

@@ -52,6 +52,10 @@ class JobRuntime:
     rows_move_time: bool = True
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
+    @property
+    def steps_clock(self) -> bool:
+        return False
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlstream.jobs.checkpoints.storage import Storage, StoredFile
 from sqlstream.jobs.reports.table_counts import rows_read
+from sqlstream.udfs.texts import json_of
 
 FILE = "epochs.json"
 REMEMBERED = 200
@@ -90,7 +91,7 @@ class History:
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
     """The epochs by number; none if the file has been damaged, because no job depends on it."""
     try:
-        epochs = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
+        epochs = [Epoch(**entry) for entry in json_of(storage.read(FILE) or "[]")]
     except (ValueError, TypeError):
         return {}
     return {epoch.epoch: epoch for epoch in epochs}

@@ -16,6 +16,7 @@ from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.records.processes import Process
 from sqlstream.jobs.reports.progress import Progress, progress_from_json
+from sqlstream.udfs.texts import json_of
 
 NOT_RUNNING = "SS231"
 UNREADABLE = "SS454"
@@ -160,7 +161,7 @@ def to_text(record: JobRecord) -> str:
 def from_text(text: str, path: str) -> JobRecord:
     """ExecutionError SS454 where the text is no record, or one of another version."""
     try:
-        document = json.loads(text)
+        document = json_of(text)
         if document.pop("version") != VERSION:
             raise ValueError("it is of another version of sqlstream")
         life = document["life"]

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.records.record import GONE, JobRecord, read_record
+from sqlstream.udfs.texts import json_of
 
 NO_ANSWER = "SS453"
 
@@ -58,7 +59,7 @@ def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
 def _request(path: str, text: str) -> Request | None:
     """None for a file that is no request, or has the id of another, which names its answer: the job has to go on."""
     try:
-        values = dict(json.loads(text))
+        values = dict(json_of(text))
         request = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
     except (ValueError, TypeError, KeyError):
         return None
@@ -129,7 +130,7 @@ def _reply(storage: Storage, request: Request) -> Mapping[str, object] | None:
     if storage.can_remove:
         storage.remove(f"replies/{request.id}.json")
     try:
-        reply: Mapping[str, object] = dict(json.loads(text))
+        reply: Mapping[str, object] = dict(json_of(text))
     except (ValueError, TypeError) as error:
         raise _no_reply(storage, request, error) from error
     return reply

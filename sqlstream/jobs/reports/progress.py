@@ -9,16 +9,17 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.reports.lookups import added as added_lookups
-from sqlstream.jobs.reports.observed import counts_of
+from sqlstream.jobs.reports.observed import counts_of, values_of
 from sqlstream.jobs.reports.observed import observed as observed_sets
 from sqlstream.jobs.reports.table_counts import added as added_by_name
 from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read
 from sqlstream.jobs.reports.waiting import Waiting, waiting_from_json
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,6 +148,13 @@ def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
 def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
     """The files of a micro-batch that were gone, by table, as far as that is tolerated."""
     return {table: files for table, files in _by_source(report, MISSING_METRIC, FILES).items() if files}
+
+
+def cut_in(report: Mapping[str, Any]) -> ExecutionError | None:
+    """SS531 for a file that was cut after the micro-batch had looked at it; None through Spark Connect, which does not
+    look."""
+    sizes = (values_of(metrics, (FILES, SIZES))[1] for _, metrics in observed_sets(report, MISSING_METRIC))
+    return next((error for error in map(cut_file, sizes) if error is not None), None)
 
 
 def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, int]:

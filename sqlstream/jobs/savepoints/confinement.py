@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from sqlstream.errors import ExecutionError
@@ -22,7 +23,7 @@ def require_confined(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         first, *rest = PurePosixPath(name).parts or ("",)
         is_own = name in OWN_FILES or (first in _FOLDERS and rest)
-        if not is_own or not _is_plain(name) or not (folder / name).resolve().is_relative_to(root):
+        if not is_own or not _is_plain(name) or not _is_inside(folder / name, root):
             raise _leads_out(folder, name)
         if name.endswith(".zip") and (folder / name).is_file():
             require_inside(folder / name, _in_archive(folder / name))
@@ -38,6 +39,16 @@ def require_inside(file: Path, names: Iterable[str]) -> None:
 def _is_plain(name: str) -> bool:
     path = PurePosixPath(name)
     return str(path) == name and "\0" not in name and not path.is_absolute() and not {".", ".."} & {*path.parts}
+
+
+def _is_inside(file: Path, root: Path) -> bool:
+    """False also of names that no file can have here: too long ones, and such of surrogates."""
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            file.stat()
+        return file.resolve().is_relative_to(root)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: a link to itself
+        return False
 
 
 def _in_archive(path: Path) -> list[str]:

@@ -8,13 +8,13 @@ N + 1. A zip of RocksDB lists the files of ``SSTs`` and ``logs`` that belong to 
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from sqlstream.udfs.listed_files import end_of_log, offsets_of
+from sqlstream.udfs.texts import json_of
 
 WHOLE = {".zip", ".snapshot"}
 CHANGES = {".changelog", ".delta"}
@@ -163,7 +163,7 @@ def _of_zip(path: Path) -> Iterator[str]:
         return
     with zipfile.ZipFile(path) as archive:
         lines = archive.read("metadata").decode().splitlines()
-    index = json.loads(lines[-1])
+    index = json_of(lines[-1])
     yield from (f"SSTs/{f['dfsSstFileName']}" for f in index.get("sstFiles") or ())
     yield from (f"logs/{f['dfsLogFileName']}" for f in index.get("logFiles") or ())
 

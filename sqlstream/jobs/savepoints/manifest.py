@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.udfs.texts import json_of
 
 INVALID = "SS428"
 
@@ -18,6 +19,7 @@ FILE = "savepoint.json"
 VERSION = 1
 
 _CHUNK = 1 << 20
+_MOST_EPOCHS, _MOST_PARTITIONS = 1 << 63, 1 << 31
 _HINT = "Copy the savepoint anew, or start from another one."
 
 
@@ -48,13 +50,15 @@ def read_manifest(folder: Path) -> Manifest | None:
     if text is None:
         return None
     try:
-        document = json.loads(text)
+        document = json_of(text)
         if document.pop("version") != VERSION:
             raise ValueError("it is of another version of sqlstream")
         files = {path: CopiedFile(**file) for path, file in document.pop("files").items()}
         manifest = Manifest(**document, files=files)
         if (type(manifest.epoch), type(manifest.partitions), type(manifest.drained)) != (int, int, bool):
             raise ValueError("epoch and partitions are whole numbers, drained is true or false")
+        if not (0 <= manifest.epoch < _MOST_EPOCHS and 0 < manifest.partitions < _MOST_PARTITIONS):
+            raise ValueError("no job has so many epochs, or such a number of partitions")
         return manifest
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise unreadable(folder / FILE, error) from error

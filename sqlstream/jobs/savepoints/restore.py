@@ -26,6 +26,7 @@ from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole, unreadable
 from sqlstream.jobs.savepoints.repartition import repartition
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,7 +174,7 @@ def _move_schemas(spark: Path, files: Iterable[Path]) -> None:
     for file in files:
         try:
             version, text = file.read_text(encoding="utf-8").split("\n", 1)
-            document = json.loads(text)
+            document = json_of(text)
             for store in document["stateStoreInfo"]:
                 names = [path.rpartition("/state/")[2] for path in store.get("stateSchemaFilePaths", [])]
                 require_inside(file, names)

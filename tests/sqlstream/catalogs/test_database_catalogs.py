@@ -112,11 +112,11 @@ def test_tables_of_postgres_have_their_types_and_keys(postgres_server, monkeypat
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ("", 'SS531: catalog "c" has no type'),
-        ("WITH ('type' = 'hive')", 'SS531: there is no type "hive" of catalogs'),
-        ("WITH ('type' = 'file')", 'SS531: catalogs of the type "file" need the option "path"'),
-        ("WITH ('type' = 'file', 'path' = 'x', 'colour' = 'red')", 'SS531: catalogs of the type "file" have no option'),
-        ("WITH ('type' = 'jdbc')", 'SS531: catalogs of the type "jdbc" need the option "url"'),
+        ("", 'SS536: catalog "c" has no type'),
+        ("WITH ('type' = 'hive')", 'SS536: there is no type "hive" of catalogs'),
+        ("WITH ('type' = 'file')", 'SS536: catalogs of the type "file" need the option "path"'),
+        ("WITH ('type' = 'file', 'path' = 'x', 'colour' = 'red')", 'SS536: catalogs of the type "file" have no option'),
+        ("WITH ('type' = 'jdbc')", 'SS536: catalogs of the type "jdbc" need the option "url"'),
     ],
 )
 def test_wrong_options_of_catalogs_are_told(options: str, code: str) -> None:

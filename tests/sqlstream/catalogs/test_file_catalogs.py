@@ -99,7 +99,7 @@ def test_a_damaged_file_is_an_error_only_where_it_is_used_or_listed(session: Ses
     session.explain("SELECT id FROM orders")
     for text in ("SELECT * FROM broken", "SHOW TABLES", "DESCRIBE broken"):
         told = error(session, text)
-        assert told.startswith(f'SS532: file "{file}" of a catalog is damaged: "(" is never closed'), told
+        assert told.startswith(f'SS537: file "{file}" of a catalog is damaged: "(" is never closed'), told
         assert "LINE 1: CREATE TABLE broken" in told
     session.sql("DROP TABLE broken")
     assert rows(session, "SHOW TABLES") == [("orders",)]
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_file_is_said(session: Session, folder: Path, text:
     file = folder / "default/t.sql"
     file.parent.mkdir(parents=True)
     file.write_text(text)
-    assert error(session, "DESCRIBE t").splitlines()[0] == f'SS532: file "{file}" of a catalog is damaged: {reason}'
+    assert error(session, "DESCRIBE t").splitlines()[0] == f'SS537: file "{file}" of a catalog is damaged: {reason}'
 
 
 def test_checks_write_nothing(session: Session, folder: Path) -> None:

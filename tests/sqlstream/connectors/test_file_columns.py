@@ -78,7 +78,8 @@ def test_a_column_of_another_type_is_an_error_with_both(wrong, tmp_path, kind):
 
 
 def test_columns_that_are_not_read_are_not_looked_for(wrong, tmp_path):
-    write(tmp_path / "1.parquet", [ROW])
+    (tmp_path / "day=1").mkdir()
+    write(tmp_path / "day=1" / "1.parquet", [ROW])
     assert wrong("id BIGINT; pricee DOUBLE; day STRING", "id", "day", format="parquet", partition_by="day") == []
 
 

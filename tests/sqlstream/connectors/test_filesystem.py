@@ -262,7 +262,7 @@ def test_bad_json_fails_the_job_unless_it_is_ignored(files, read_all) -> None:
     with pytest.raises(Exception, match=r'SS402: a row of file "/.*" cannot be read: column "a" of type INT is "bad"'):
         read_all(files(text, format="json"))
     ignoring = files(text, format="json", json__ignore_parse_errors="true")
-    assert read_all(ignoring, checkpoint="again") == [(1, "x"), (None, "y")]
+    assert read_all(ignoring, checkpoint="again") == [(1, "x"), (None, None), (None, "y")]
 
 
 def test_json_holds_nested_rows(files, read_all) -> None:

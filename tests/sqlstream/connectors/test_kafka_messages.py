@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns
         rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
 
 
-@pytest.mark.parametrize("option", [{"json__ignore_parse_errors": "true"}, {"on_error": "dead-letter:dead"}])
+@pytest.mark.parametrize("option", [{"on_error": "skip"}, {"on_error": "dead-letter:dead"}])
 def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages, option: dict[str, str]) -> None:
     table = kafka("a INT; b INT", format="json", **option)
     decoded = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
@@ -73,6 +74,72 @@ def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages,
         (1, bytearray(b'{"a": "bad", "b": 1}'), 'SS402: column "a" of type INT is "bad"', "t[0]@0"),
         (None, bytearray(b"no json"), "SS402: the record is no JSON object", "t[0]@1"),
         (2, bytearray(b'{"a": 1, "b": 2}'), None, "t[0]@2"),
+    ]
+
+
+def test_json_is_read_as_in_flink_where_spark_could_not(kafka, messages) -> None:
+    table = kafka(
+        "a INT; b BOOLEAN; c ARRAY<BIGINT>; d STRUCT<x: DOUBLE, y: STRING>; m MAP<STRING, INT>; s STRING", format="json"
+    )
+    first = (
+        '{"a": 7.9, "b": "trueA", "c": ["1", 2.5, null], "d": {"x": "0.5", "y": {"z": 1}}, "m": {"k": "3"}, "s": 1.50}'
+    )
+    rows = rows_of_messages(messages(first, "", '{"a": " 8 ", "b": 1}'), table, ("a", "b", "c", "d", "m", "s"))
+    assert tuples(rows) == [
+        (7, False, [1, 2, None], (0.5, '{"z":1}'), {"k": 3}, "1.5"),
+        (8, False, None, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ('{"a": "7.9"}', 'column "a" of type INT is "7.9"'),
+        ('{"a": 3000000000}', 'column "a" of type INT is "3000000000"'),
+        ('{"c": [1, "x"]}', 'column "c" of type ARRAY<INT> is "[1,"x"]"'),
+        ('{"d": "20191112"}', 'column "d" of type DATE is "20191112"'),
+        ('{"a": {}}', 'column "a" of type INT is "{}"'),
+        ('[{"a": 1}]', "the record is no JSON object"),
+    ],
+)
+def test_what_flink_cannot_read_is_bad(kafka, messages, message: str, wrong: str) -> None:
+    table = kafka("a INT; c ARRAY<INT>; d DATE", format="json", on_error="skip")
+    decoded = rows_of_messages(messages(message), table, ("a",))
+    assert tuples(decoded.select(f"{BAD}.error")) == [(f"SS402: {wrong}",)]
+
+
+def test_ignored_errors_are_nulls_of_values_and_dropped_records(kafka, messages) -> None:
+    table = kafka("a INT; b INT; c ARRAY<INT>", format="json", json__ignore_parse_errors="true")
+    decoded = rows_of_messages(
+        messages('{"a": "bad", "b": 1, "c": [1, "x"]}', "no json", '{"a": 1} 2'), table, ("a", "b", "c")
+    )
+    assert tuples(decoded.select("a", "b", "c", f"{BAD}.error")) == [
+        (None, 1, [1, None], None),
+        (None, None, None, "SS402: the record is no JSON object"),
+        (1, None, None, "SS402: something follows the JSON object"),
+    ]
+
+
+def test_missing_fields_are_bad_where_the_table_says_so(kafka, messages) -> None:
+    options = {"format": "json", "json__fail_on_missing_field": "true", "on_error": "skip"}
+    table = kafka("a INT; s STRUCT<x: INT, y: INT>", **options)
+    full, lacks = '{"a": null, "s": {"x": 1, "y": null}, "more": 1}', '{"s": {"y": 1}}'
+    decoded = rows_of_messages(messages(full, '{"a": 1, "s": null}', lacks), table, ("a",))
+    assert tuples(decoded.select(f"{BAD}.error")) == [(None,), (None,), ('SS402: it has no field "a", "s.x"',)]
+
+
+def test_decimals_are_written_as_the_table_says(spark, kafka) -> None:
+    rows = spark.createDataFrame(
+        [(Decimal("0.000000027"), {"k": {"x": 1}}, None)],
+        "d DECIMAL(11, 9), m MAP<STRING, MAP<STRING, INT>>, n ARRAY<DECIMAL(11, 9)>",
+    )
+    columns = "d DECIMAL(11, 9); m MAP<STRING, MAP<STRING, INT>>; n ARRAY<DECIMAL(11, 9)>"
+    plain = {"json__encode__decimal_as_plain_number": "true"}
+    assert tuples(messages_of_rows(rows, kafka(columns, format="json"))) == [
+        ('{"d":2.7E-8,"m":{"k":{"x":1}},"n":null}',)
+    ]
+    assert tuples(messages_of_rows(rows, kafka(columns, format="json", **plain))) == [
+        ('{"d":0.000000027,"m":{"k":{"x":1}},"n":null}',)
     ]
 
 

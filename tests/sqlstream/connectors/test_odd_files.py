@@ -32,6 +32,31 @@ TABLE = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a"] * 6,
                   "at": pa.array([0] * 6, pa.timestamp("us", "UTC"))})  # fmt: skip
 
 
+PARTITIONED = {
+    "k=1/j=2": 'file ".*/a.json" is not in "k=…"',
+    "z=1": 'file ".*/a.json" is not in "k=…"',
+    ".": 'file ".*/a.json" is not in "k=…"',
+    "k=abc": "Failed to cast value 'abc' to data type \"INT\"",
+    "k=": "Found an empty partition column value",
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("folder", PARTITIONED)
+def test_directories_that_partition_by_does_not_fit_are_named(folder: str, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in" / folder).mkdir(parents=True)
+    (tmp_path / "in" / folder / "a.json").write_text(LINES)
+    with Session(spark) as session:
+        session.sql(f"""CREATE TABLE t (id BIGINT, k INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in',
+            'format' = 'json', 'partition-by' = 'k')""")
+        with pytest.raises(
+            SqlStreamError, match=f'SS532: table "t" has the option "partition-by": .*{PARTITIONED[folder]}'
+        ):
+            query = session.sql("SELECT * FROM t")
+            assert isinstance(query, Query)
+            query.rows()
+
+
 # --- before a job starts --------------------------------------------------------------------------------------
 
 
@@ -228,6 +253,33 @@ SINKS = {
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("format", ["csv", "json", "orc"])
+def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
+    format: str,  # noqa: A002
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To their readers it has no rows; to that of Parquet it is torn."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        write_ids(tmp_path / "in" / f"{number}.{format}", format, range(number * 10, number * 10 + 10))
+    emptied = tmp_path / "in" / f"1.{format}"
+    size = emptied.stat().st_size
+
+    class Emptying(ListedFiles):
+        def count_missing(self, batch: int) -> int:
+            missing = ListedFiles.count_missing(self, batch)
+            emptied.write_bytes(b"")
+            return missing
+
+    monkeypatch.setattr("sqlstream.connectors.filesystem.ListedFiles", Emptying)
+    cut = re.escape(f'SS531: file "{emptied}" was cut from {size:,} to 0 bytes while it was read')
+    with pytest.raises(SqlStreamError, match=cut):
+        take_ids(spark, tmp_path, format, itself, SINKS["Spark's own"], most=3)
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize("format", ["json", "csv", "parquet"])
 @pytest.mark.parametrize("sink", SINKS)
@@ -268,8 +320,9 @@ def itself(id: int) -> int:  # noqa: A002
 
 
 def write_ids(path: Path, format: str, ids: range) -> None:  # noqa: A002
-    if format == "parquet":
-        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), path)
+    columnar = {"parquet": pq.write_table, "orc": orc.write_table}.get(format)
+    if columnar is not None:
+        columnar(pa.table({"id": pa.array(ids, pa.int64())}), path)
     else:
         path.write_text("".join(f'{{"id": {n}}}\n' if format == "json" else f"{n}\n" for n in ids))
     os.utime(path, (ids[0] + 1, ids[0] + 1))
@@ -283,13 +336,14 @@ def take_ids(
     statement: str,
     *,
     skips: bool = False,
+    most: int = 1,
 ) -> Job:
     with Session(spark) as session:
         session.register_function("deleting", deleting)
         session.sql(f"""
             SET 'execution.checkpointing.dir' = '{folder}/checkpoint'; SET 'pipeline.name' = 'taking';
             CREATE TABLE t (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}/in/../in',
-                'format' = '{format}', 'source.max-files-per-trigger' = '1',
+                'format' = '{format}', 'source.max-files-per-trigger' = '{most}',
                 'source.missing-files' = '{"skip" if skips else "fail"}');
             CREATE TABLE o (id BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out');
             CREATE TABLE o2 (id BIGINT) WITH ('connector' = 'blackhole')""")

@@ -102,3 +102,36 @@ def test_nothing_yet_is_an_empty_chart():
 def test_a_column_that_is_none_is_told():
     with pytest.raises(ValueError, match='needs a column of the query, and "m" is none: it has k, n'):
         chart_of({"k": "STRING", "n": "INT"}, "m")
+
+
+def test_what_has_no_place_on_an_axis_is_left_out():
+    chart = chart_of({"at": "TIMESTAMP(3)", "n": "DOUBLE"}, "n")
+    moment = datetime(2024, 1, 1)
+    chart.add(pa.table({"at": [moment, moment, moment, None], "n": [float("inf"), float("nan"), 2.0, 3.0]}))
+    assert [*chart._points[""]] == [(moment, 2.0)]
+    chart.drawn(60, 10)
+
+
+def test_times_that_datetime_does_not_have_are_left_out():
+    chart = chart_of({"at": "TIMESTAMP(3)", "n": "INT"}, "n")
+    chart.add(pa.table({"at": pa.array([10**18], pa.timestamp("us")), "n": [1]}))
+    assert chart._points == {}
+    chart.drawn(60, 10)
+
+
+def test_a_large_micro_batch_shows_its_newest_rows():
+    chart = chart_of({"n": "BIGINT"}, "n")
+    chart.add(pa.table({"n": list(range(50_000))}))
+    points = chart._points[""]
+    assert (len(points), points[-1]) == (2_000, (50_000, 49_999.0))
+
+
+def test_many_bars_are_the_highest():
+    chart = chart_of({"k": "BIGINT", "n": "BIGINT"}, "n", key=("k",), updating=True)
+    chart.add(pa.table({"k": list(range(1_000)), "n": list(range(1_000))}))
+    assert sorted(map(int, chart._points)) == list(range(980, 1_000))
+
+
+def test_what_is_no_number_is_told():
+    with pytest.raises(ValueError, match='draws numbers, and column "k" is of type STRING'):
+        chart_of({"k": "STRING", "n": "INT"}, "k")

@@ -24,8 +24,8 @@ def completer():
 def completed(completer: SqlCompleter, text: str) -> list[str]:
     """The line as each completion makes it."""
     document = Document(text)
-    found = completer.get_completions(document, CompleteEvent(text_inserted=True))
-    return [text[: len(text) + c.start_position] + c.text for c in found]
+    completions = completer.get_completions(document, CompleteEvent(text_inserted=True))
+    return [text[: len(text) + c.start_position] + c.text for c in completions]
 
 
 @pytest.mark.parametrize(

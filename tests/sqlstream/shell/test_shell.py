@@ -14,10 +14,13 @@ from typing import Any
 import click
 import pexpect
 import pytest
+from click.testing import CliRunner
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import sqlstream
+from sqlstream.cli.shell import command
 from sqlstream.errors import ExecutionError
 from sqlstream.shell import loop, run_shell
 from sqlstream.shell.line_editor import (
@@ -25,7 +28,6 @@ from sqlstream.shell.line_editor import (
     history_file,
     is_finished,
     line_editor,
-    startup_file,
     wants_vi_keys,
 )
 from sqlstream.shell.loop import Shell, lines_of
@@ -366,8 +368,11 @@ def test_the_last_query_is_explained(capsys):
 
 
 def test_settings_are_given_as_psql_does(capsys):
-    running, out = _reading("\\set pipeline.name 'it is'\n\\mode table\n\\set\n\\mode nothing\n")
-    assert running.failures == 1
+    running, out = _reading("\\set pipeline.name 'it is'\n\\mode table\n\\set\n\\mode it's\n\\set pipeline.name\n")
+    assert running.failures == 2
+    told = capsys.readouterr().err
+    assert 'SS504: value "it\'s" of option "sql-client.execution.result-mode" is not accepted' in told
+    assert 'SS108: "\\set" takes KEY VALUE' in told
     assert re.search(r"pipeline\.name +\| it is\n", out)
     assert re.search(r"sql-client\.execution\.result-mode +\| table\n", out)
 
@@ -381,8 +386,8 @@ def test_statements_are_watched_until_somebody_interrupts(monkeypatch, capsys):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", pause)
-    running, out = _reading("SHOW VIEWS;\n\\watch 3\n\\watch soon\n")
-    assert (pauses, running.failures) == ([3.0, 3.0], 1)
+    running, out = _reading("SHOW VIEWS;\n\\watch 3\n\\watch soon\n\\watch nan\n\\watch -1\n")
+    assert (pauses, running.failures) == ([3.0, 3.0], 3)
     assert out.count(VIEWS) == 3
     assert out.endswith("interrupted\n")
     assert 'takes a number of seconds, not "soon"' in capsys.readouterr().err
@@ -403,17 +408,58 @@ def test_what_is_edited_runs(monkeypatch):
 
 @pytest.mark.parametrize(("style", "rows"), [("csv", "view name\n"), ("markdown", "| view name |\n| --- |\n")])
 def test_texts_run_in_the_style_that_is_asked_for(style, rows, capsys):
-    assert run_shell(_WithoutSpark(), ["SHOW VIEWS;"], style=style) == 0
+    assert run_shell(_WithoutSpark(), commands=["SHOW VIEWS;"], style=style) == 0
     assert capsys.readouterr().out == rows
-    assert run_shell(_WithoutSpark(), ["SHOW NOTHING;"], style=style) == 1
+    assert run_shell(_WithoutSpark(), commands=["SHOW NOTHING;"], style=style) == 1
 
 
-def test_the_file_of_the_user_runs_first(tmp_path, monkeypatch):
+def test_files_run_before_commands_and_quit_ends(tmp_path, capsys):
+    (tmp_path / "a;b.sql").write_text("SHOW VIEWS;\nquit\nSHOW TABLES;\n")
+    assert run_shell(_WithoutSpark(), [str(tmp_path / "a;b.sql")], ["\\x", "quit", "SHOW VIEWS;"]) == 0
+    assert capsys.readouterr().out == f"{VIEWS}rows are shown as a line for each column\n"
+    assert run_shell(_WithoutSpark(), [str(tmp_path / "none.sql")]) == 1
+
+
+def test_the_options_of_the_command_reach_the_shell(tmp_path, monkeypatch):
+    (tmp_path / "v.sql").write_text("SHOW VIEWS;\n")
+    monkeypatch.setattr("sqlstream.cli.shell.open_session", lambda *_: _WithoutSpark())
+    arguments = ["-f", str(tmp_path / "v.sql"), "-c", "\\dv", "--format", "csv"]
+    alone = CliRunner().invoke(command, arguments, input="\\dt\n", standalone_mode=False)
+    assert (alone.return_value, alone.stdout) == (0, "view name\nview name\n")
+    stays = CliRunner().invoke(command, [*arguments, "-i"], input="\\dt\n", standalone_mode=False)
+    assert (stays.return_value, stays.stdout) == (0, "view name\nview name\ntable name\n")
+
+
+def test_the_file_of_the_user_runs_before_the_first_prompt(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert startup_file() is None
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    monkeypatch.setattr(Shell, "interact", lambda self, editor: self.run("SHOW VIEWS;"))
+    monkeypatch.setattr("sqlstream.shell.line_editor.line_editor", lambda *_, **__: None)
+    assert run_shell(_WithoutSpark()) == 0
+    assert capsys.readouterr().out == VIEWS
     (tmp_path / "sqlstream").mkdir()
     (tmp_path / "sqlstream" / "shellrc").write_text("\\x\n")
-    assert startup_file() == tmp_path / "sqlstream" / "shellrc"
+    assert run_shell(_WithoutSpark()) == 0
+    assert capsys.readouterr().out == "rows are shown as a line for each column\n(0 rows)\n"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_clear_writes_nothing_into_a_pipe():
+    assert _reading("clear\nSHOW VIEWS;")[1] == VIEWS
+
+
+def test_an_insert_is_not_run_again_to_be_drawn(capsys):
+    running = Shell(_WithoutSpark(), io.StringIO())
+    running._last_query = "INSERT INTO none SELECT 1"
+    running.run("\\plot n\n")
+    assert (
+        'SS108: "\\plot" needs a query whose rows are shown, and the last one was an INSERT' in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -424,3 +470,6 @@ def test_keys_are_those_of_readline(text, wants, tmp_path, monkeypatch):
     if text is not None:
         (tmp_path / "inputrc").write_text(text)
     assert wants_vi_keys() is wants
+    with create_pipe_input() as keys:
+        editor = line_editor(None, keys, DummyOutput(), vi_keys=wants)
+        assert editor.editing_mode is (EditingMode.VI if wants else EditingMode.EMACS)

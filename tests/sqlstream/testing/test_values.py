@@ -18,7 +18,7 @@ def test_decimals_have_all_38_digits():
     assert pa.array([to_arrow(Decimal(text), kind)], kind.to_arrow()).to_pylist() == [Decimal(text)]
 
 
-@pytest.mark.parametrize("value", ["12345678901234567890123456789", "abc", 10**40])
+@pytest.mark.parametrize("value", ["12345678901234567890123456789", "abc", 10**40, "NaN", float("inf")])
 def test_a_decimal_that_does_not_fit_is_refused(value):
     with pytest.raises(TypeError, match=r"is not a value of type DECIMAL\(38,\s?10\)"):
         to_arrow(value, parse_type("DECIMAL(38, 10)"))

@@ -178,3 +178,26 @@ def test_rows_that_are_not_there_are_counted_when_they_are_withdrawn():
     harness.rows({1: [row("a", 1, 1, "-D")]})
     assert harness.counters[IGNORED] == 1
     assert told(harness) == []
+
+
+# --- how long -------------------------------------------------------------------------------------------------
+
+SECOND = 1_000_000
+
+
+def test_the_rows_of_a_key_are_forgotten_together_a_while_after_the_last_of_them():
+    harness = harness_of(kernel(ttl=10 * SECOND), restarts=True)
+    harness.rows({0: [row("a", 5), row("b", 5)], 1: [row("a", 3, 1), row("b", 3, 1)]})
+    assert told(harness) == ["+I 5 3 1", "+I 5 3 1"]
+    harness.processing_time(9 * SECOND)
+    harness.rows({1: [row("a", 4, 2)]})
+    assert told(harness) == ["-D 5 3 1", "+I 5 4 2"]
+    harness.processing_time(11 * SECOND)
+    harness.rows({1: [row("a", 4, 2, "-D"), row("b", 4, 2)]})
+    assert told(harness) == ["-D 5 4 2", "+I 5 3 1"]
+    harness.rows({0: [row("b", 9), row("b", 5, kind="-D")]})
+    assert told(harness) == ["+I 9 4 2"]
+    assert harness.counters[IGNORED] == 1
+    harness.processing_time(40 * SECOND)
+    harness.rows({0: [row("a", 9), row("b", 7)]})
+    assert told(harness) == ["+I 9 None None", "+I 7 None None"]

@@ -15,7 +15,8 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
-from sqlstream.udfs.over.kernel import OverKernel, Tie
+from sqlstream.udfs.over.kernel import OverKernel
+from sqlstream.udfs.over.ties import Tie
 
 MS = 1000
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
@@ -126,6 +127,15 @@ def test_ties_order_rows_of_one_time():
     harness.rows(dicts([("a", 1, 1), ("a", 1, None), ("a", 1, 3), ("a", 1, 3), ("a", 2, 9)]))
     harness.finish()
     assert values(harness) == [(3, 1, 1, 1), (3, 2, 1, 1), (1, 3, 3, 2), (None, 4, 4, 3), (9, 5, 5, 4)]
+
+
+def test_ties_need_not_come_out():
+    kernel = OverKernel(SCHEMA, ("k",), "ts", ("k",), NUMBERS, ties=(Tie("v", descending=True),))
+    harness = KernelHarness(kernel, SCHEMA, ["k"], restarts=True)
+    harness.rows(dicts([("a", 1, 1), ("a", 1, 3)]))
+    harness.rows(dicts([("a", 1, 2), ("a", 1, 3)]))
+    harness.finish()
+    assert values(harness) == [("a", 1, 1, 1), ("a", 2, 1, 1), ("a", 3, 3, 2), ("a", 4, 4, 3)]
 
 
 def test_following_rows_are_waited_for():

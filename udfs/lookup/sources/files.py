@@ -29,6 +29,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
+from sqlstream.udfs.readable_files import version_of
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE = "SS583"
@@ -36,8 +37,8 @@ UNREADABLE = "SS583"
 _LOG = logging.getLogger("sqlstream.lookup")
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NAN = float("nan")
-Signature = tuple[tuple[str, int, int], ...]
-"""Path, size and time of the last change of each file, in the order in which their rows come."""
+Signature = tuple[tuple[str, tuple[int, ...]], ...]
+"""Path and version of each file, in the order in which their rows come."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _loaded(source: FileSource, signature: Signature) -> pa.Table:
     needed = [name for name, _ in (*request.keys, *request.columns)] + [f.column for f in request.filters]
     wanted = list(dict.fromkeys(needed))
     kinds = dict(source.format.columns)
-    tables = [_of_file(source, path, wanted) for path, *_ in signature]
+    tables = [_of_file(source, path, wanted) for path, _ in signature]
     empty = pa.schema([(name, kinds[name].to_arrow()) for name in wanted]).empty_table()
     return _filtered(pa.concat_tables([empty, *tables]), request.filters)
 
@@ -209,7 +210,8 @@ def _signature_of(path: str) -> Signature:
     if not glob.has_magic(path) and not Path(path).exists():
         raise ConnectorError(UNREADABLE, f'path "{path}" does not exist on this worker')
     stats = [(str(file), file.stat()) for file in dict.fromkeys(files)]
-    return tuple((name, s.st_size, s.st_mtime_ns) for name, s in sorted(stats, key=lambda f: (f[1].st_mtime_ns, f[0])))
+    ordered = sorted(stats, key=lambda f: (f[1].st_mtime_ns, f[0]))
+    return tuple((name, version_of(status)) for name, status in ordered)
 
 
 def _files(root: Path) -> Iterator[Path]:

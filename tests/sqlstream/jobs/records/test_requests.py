@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -53,6 +54,25 @@ def test_an_answer_comes_back_and_leaves_nothing_behind(storage: LocalStorage) -
     thread.join(10)
     assert [(r.kind, r.savepoint, r.drain) for r in asked] == [("stop", "/savepoints/1", True)]
     assert not list((storage.root / "requests").iterdir()) + list((storage.root / "replies").iterdir())
+
+
+def test_a_folder_of_requests_that_is_a_link_is_left_alone(storage: LocalStorage, tmp_path: Path) -> None:
+    """What is no request is removed."""
+    storage.root.mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/mine.json").write_text("{}")
+    for name in ("requests", "replies"):
+        (storage.root / name).symlink_to(tmp_path / "data")
+    assert waiting(storage, "instance-1") == ()
+    with pytest.raises(ExecutionError, match=r"SS416: .* a link leads out of the folder of the job"):
+        answer(storage, Request("instance-1", "checkpoint"), lambda: 1)
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine.json"]
+
+
+def test_a_request_that_is_nested_too_deeply_is_none(storage: LocalStorage) -> None:
+    storage.write("requests/a.json", "[" * 100_000)
+    assert waiting(storage, "instance-1") == ()
+    assert not list((storage.root / "requests").iterdir())
 
 
 ID = "0" * 32

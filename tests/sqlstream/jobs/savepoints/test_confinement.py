@@ -51,6 +51,15 @@ def test_a_manifest_with_names_of_other_places_is_refused(savepoint: Path, name:
         origin_at(str(savepoint))
 
 
+@pytest.mark.parametrize("name", ["spark/" + "x" * 300, "spark/" + "y/" * 3_000 + "z", "spark/\ud800"])
+def test_a_manifest_with_names_that_no_file_can_have_is_refused(savepoint: Path, name: str) -> None:
+    document = json.loads((savepoint / "savepoint.json").read_text())
+    document["files"][name] = {"bytes": 0, "sha256": ""}
+    (savepoint / "savepoint.json").write_text(json.dumps(document))
+    with pytest.raises(ExecutionError, match="SS418"):
+        origin_at(str(savepoint))
+
+
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_link_that_leads_out_is_refused_and_one_inside_is_not(savepoint: Path, kind: str) -> None:
     (savepoint / "spark/inside").symlink_to("offsets/0")
@@ -76,16 +85,19 @@ def test_an_archive_of_state_with_such_names_is_refused(savepoint: Path) -> None
     origin_at(str(savepoint))
 
 
-@pytest.mark.parametrize("text", ['{"version": 1}', "[]", '{"version": 1, "files": {"a": 1}}'])
+@pytest.mark.parametrize("text", ['{"version": 1}', "[]", '{"version": 1, "files": {"a": 1}}', "[" * 100_000])
 def test_a_manifest_that_is_none_is_told(savepoint: Path, text: str) -> None:
     (savepoint / "savepoint.json").write_text(text)
     with pytest.raises(ExecutionError, match="SS428"):
         origin_at(str(savepoint))
 
 
-def test_a_manifest_with_an_epoch_that_is_no_number_is_told(savepoint: Path) -> None:
+@pytest.mark.parametrize("wrong", [{"epoch": "../1"}, {"epoch": -1}, {"epoch": 1 << 63}, {"partitions": 0}])
+def test_a_manifest_with_an_epoch_or_partitions_that_no_job_has_is_told(
+    savepoint: Path, wrong: dict[str, object]
+) -> None:
     document = json.loads((savepoint / "savepoint.json").read_text())
-    (savepoint / "savepoint.json").write_text(json.dumps({**document, "epoch": "../1"}))
+    (savepoint / "savepoint.json").write_text(json.dumps({**document, **wrong}))
     with pytest.raises(ExecutionError, match="SS428"):
         origin_at(str(savepoint))
 

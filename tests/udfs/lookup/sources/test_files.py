@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
+from sqlstream.connectors.file_databases import file_as_of
 from sqlstream.errors import ConnectorError
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, Request
@@ -235,6 +236,22 @@ def test_files_have_another_word_when_they_have_changed(tmp_path):
     assert as_of(nowhere) != as_of(nowhere)
     assert source_of(tmp_path, "k STRING") == source_of(tmp_path, "k STRING")
     assert replace(source_of(tmp_path, "k STRING"), as_of="1") != replace(source_of(tmp_path, "k STRING"), as_of="2")
+
+
+@pytest.mark.parametrize("way", ["written in place", "moved into its place"])
+def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path, way):
+    """As ``cp -p`` and ``rsync -t`` leave it."""
+    file, beside = tmp_path / "in" / "t.csv", tmp_path / "beside"
+    file.parent.mkdir()
+    written(file, "a,1")
+    os.utime(file, (1, 1))
+    before = as_of(str(file.parent)), as_of(str(file)), file_as_of(str(file))
+    target = file if way == "written in place" else beside
+    written(target, "a,2")
+    os.utime(target, (1, 1))
+    target.rename(file)
+    after = as_of(str(file.parent)), as_of(str(file)), file_as_of(str(file))
+    assert all(one != other for one, other in zip(before, after, strict=True))
 
 
 def test_reloads_come_by_themselves_and_a_failing_one_keeps_the_rows(tmp_path, caplog):

@@ -1,0 +1,99 @@
+"""A pattern as an automaton: which variable a row may be mapped to after which, in the order of preference.
+
+A *place* is an occurrence of a variable in the pattern, where repetitions with bounds are written out. After a row was
+mapped at a place, the next one may be mapped at one of the places that ``follow``, the preferred one first: what greedy
+and reluctant repetitions and alternations prefer is that order alone. Ending the match there comes last, where it is
+preferred to going on, what would come behind it is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """``variables``: that of each place. ``first``: where a match may begin. ``ends``: the match may end behind it.
+    ``matches_nothing``: of no rows, which is a match as well."""
+
+    variables: tuple[str, ...]
+    first: tuple[int, ...]
+    follow: tuple[tuple[int, ...], ...]
+    ends: tuple[bool, ...]
+    matches_nothing: bool = False
+
+    @property
+    def start(self) -> int:
+        """The state of a match without rows, behind all places."""
+        return len(self.variables)
+
+    @cached_property
+    def fan(self) -> Indices:
+        """How many places follow on each, and on the start."""
+        return np.array([len(places) for places in (*self.follow, self.first)], np.int64)
+
+    @cached_property
+    def targets(self) -> Indices:
+        """The places that follow, one after the other; those on a place begin at ``offsets``."""
+        return np.array([place for places in (*self.follow, self.first) for place in places], np.int64)
+
+    @cached_property
+    def offsets(self) -> Indices:
+        return np.cumsum(self.fan) - self.fan
+
+    @cached_property
+    def may_end(self) -> Flags:
+        return np.array(self.ends, np.bool_)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return tuple(dict.fromkeys(self.variables))
+
+    @cached_property
+    def variable_of(self) -> Indices:
+        """The number of the variable of each place, among ``names``."""
+        return np.array([self.names.index(name) for name in self.variables], np.int64)
+
+    @cached_property
+    def reachable(self) -> Flags:
+        """For each place and each variable whether a row behind the place may be mapped to it."""
+        behind = np.zeros((len(self.variables), len(self.names)), np.bool_)
+        for place in range(len(self.variables)):
+            behind[place, [self.variable_of[p] for p in self._behind(place)]] = True
+        return behind
+
+    @cached_property
+    def has_one_length(self) -> bool:
+        """True where all matches have as many rows: each is decided by its last row then, and in order."""
+        now, ended = set(self.first), False
+        for _ in self.variables:
+            ends = {self.ends[place] for place in now}
+            ended = ends == {True}
+            if len(ends) > 1 or (ended and any(self.follow[place] for place in now)):
+                return False
+            if ended:
+                return True
+            now = {behind for place in now for behind in self.follow[place]}
+        return False
+
+    def comes_again(self, place: int, among: frozenset[str]) -> bool:
+        """True where rows that are mapped to these variables alone lead from the place to itself."""
+        return place in self._behind(place, among)
+
+    def _behind(self, place: int, among: frozenset[str] | None = None) -> set[int]:
+        seen: set[int] = set()
+        waiting = list(self.follow[place])
+        while waiting:
+            reached = waiting.pop()
+            if reached not in seen and (among is None or self.variables[reached] in among):
+                seen.add(reached)
+                waiting += self.follow[reached]
+        return seen

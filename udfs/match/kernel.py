@@ -1,0 +1,306 @@
+"""MATCH_RECOGNIZE: stretches of rows of a key, in order of time, that match a pattern.
+
+In event time rows are mapped when the watermark has reached them, in the order of their times; a row is late, and
+dropped, when the watermark had reached its time before it came. In processing time they are mapped as they arrive. A
+match comes out when no row to come can lead to one that is preferred to it, and no match that begins earlier is open.
+
+State: rows that wait for the watermark, those from the first open match on, as many before these as PREV reads, and the
+open matches. What WITHIN has ended goes when the clock says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.assigners.assigner import times_of
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.match.automaton import Automaton
+from sqlstream.udfs.match.definitions import Definition, Definitions
+from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times
+from sqlstream.udfs.match.matches import Mapping, Resolved, Skip, SkipTo, resolve
+from sqlstream.udfs.match.measures import Measured
+from sqlstream.udfs.match.numbers import Numbers
+from sqlstream.udfs.match.open_matches import OpenMatches
+from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
+from sqlstream.udfs.match.search import Ends, Search
+from sqlstream.udfs.match.trail import Trail
+from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
+from sqlstream.udfs.sorting import in_order
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
+from sqlstream.udfs.windows.row_measured import never_back
+
+TIME = "__time"
+MAPPED = "__mapped"
+
+_AT_THE_END = END_OF_TIME - 1
+"""The timer of what only the end of the input decides."""
+
+
+@dataclass(frozen=True)
+class MatchKernel(Kernel):
+    """``passed`` are the columns of ``input`` that come out before the ``measures``: keys, or with ``all_rows``, where
+    each row of a match comes out, any. ``within`` is in microseconds. ``time`` names the column of the rows' times;
+    None stands for now, in processing time. ``holds``: operators above see no watermark that has passed the last row of
+    a match which is not decided."""
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    time: str | None
+    passed: tuple[str, ...]
+    automaton: Automaton
+    definitions: tuple[Definition, ...]
+    operands: tuple[Operand, ...]
+    measures: tuple[Measure, ...]
+    skip: Skip
+    within: int | None = None
+    domain: Domain = Domain.EVENT
+    ties: tuple[Tie, ...] = ()
+    all_rows: bool = False
+    holds: bool = False
+
+    def __post_init__(self) -> None:
+        assert not self.automaton.matches_nothing, "a match has rows"
+        assert ROW_KIND not in self.input.names, "rows that came stay"
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema(
+            [*(self.input.field(name) for name in self.passed), *(field_of(m, self.input) for m in self.measures)]
+        )
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.domain is Domain.PROCESSING
+
+    @property
+    def deferring(self) -> bool:
+        return self.holds
+
+    def on_held(self, context: Context) -> None:
+        self._hold(context)
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        time = times_of(rows, self.time, context)
+        if self.domain is Domain.EVENT:
+            late = time <= context.watermark
+            if late.any():
+                context.count(LATE_ROWS, int(late.sum()))
+                rows, time = rows.filter(pa.array(~late)), time[~late]
+        else:
+            time = np.minimum(time, context.processing_time)
+        state = self._state(context)
+        state.append(self._table(rows, time, np.zeros(len(time), np.bool_), time))
+        self._advance(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        self._advance(self._state(context), context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self._advance(self._state(context), context)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows that have not been mapped, because the clock or the rows behind them are still to come."""
+        rows = self._state(context).load_all()
+        timer = rows.column(self._timer).to_numpy()[~rows.column(MAPPED).to_numpy(zero_copy_only=False)]
+        in_time = timer[timer != _AT_THE_END]
+        yield from waits(Pending.ROWS, self.domain, in_time)
+        if len(in_time) < len(timer):
+            yield Wait(Pending.ROWS, None, len(timer) - len(in_time))
+
+    # --- the rows of the keys that are due ----------------------------------------------------------------------
+
+    def _advance(self, state: KeyedState, context: Context) -> None:
+        now = context.watermark if self.domain is Domain.EVENT else context.processing_time
+        rows = state.due(self.domain, now)
+        if rows.num_rows:
+            self._step(rows, now, state, context)
+        state.flush()
+        context.set_timer(self.domain, state.next_timer(self.domain))
+        if self.holds:
+            self._hold(context)
+
+    def _hold(self, context: Context) -> None:
+        context.hold(self._open.state(context.store).next_timer(Domain.EVENT))
+
+    def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
+        passed = rows.column(TIME).to_numpy() <= now
+        if not passed.any():
+            state.replace(rows)
+            return
+        waiting = _chosen(rows, ~passed)
+        line, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
+        stored, trail, ends = self._open.state(context.store), Trail(), Ends.none(len(line))
+        threads, others = self._open.load(stored, line, ends, trail)
+        threads = self._search.run(line, threads, ends, trail)
+        threads = threads.where(self._in_time(line, threads.start, now))
+        is_open = np.zeros(len(line), np.bool_)
+        is_open[threads.start] = True
+        resolved = resolve(line, ends, is_open, trail, self.skip, self.automaton)
+        self._emit(line, resolved, appeared, context)
+        threads = threads.where(resolved.kept[threads.start])
+        ends.last[~resolved.kept] = NO_ROW
+        kept_from = self._kept_from(line, resolved.kept, now)
+        open_matches = self._open.rows(line, threads, ends, trail, kept_from)
+        stored.replace(pa.concat_tables([open_matches, others]) if others.num_rows else open_matches)
+        stored.flush()
+        timer = self._timers(line, resolved.kept, ends.last != NO_ROW, now)
+        is_mapped = np.arange(len(line)) < line.ready[line.key]
+        stays = np.arange(len(line)) >= kept_from[line.key]
+        # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
+        state.replace(_chosen(self._table(line.table, line.time, is_mapped, timer), stays))
+        state.append(waiting)
+
+    def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[Line, Indices]:
+        """The rows that have passed, in order, and for each key when it appeared first.
+
+        Keys are in the order of their hashes, as they are in the state.
+        """
+        # A table without columns would not know its rows, so KEY_HASH is there where no key is.
+        keys = _picked(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
+        appeared = dense_ids(keys, self.keys)
+        rank = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])
+        key, time = rank[appeared.ids], rows.column(TIME).to_numpy()[passed]
+        if self.domain is Domain.PROCESSING:
+            order = in_order([key])
+        elif self.ties:
+            tie = tie_ranks(_picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            order = in_order([key, time, tie])
+        else:
+            order = in_order([key, time])
+        key, time = key[order], time[order]
+        if self.domain is Domain.PROCESSING:
+            time = never_back(key, time)
+        table = rows.take(pa.array(passed[order])).combine_chunks()
+        mapped = table.column(MAPPED).to_numpy(zero_copy_only=False)
+        count = appeared.count
+        begin = np.searchsorted(key, np.arange(count))
+        stop = np.append(begin[1:], len(key))
+        following = begin + np.bincount(key[mapped], minlength=count)
+        ready = stop if now == END_OF_TIME else np.maximum(following, stop - self._rows_after)
+        first = np.empty(count, np.int64)
+        first[rank] = np.arange(count)
+        return Line(table, time, begin, following, ready, stop), first
+
+    def _in_time(self, line: Line, start: Indices, now: int) -> Flags:
+        """Whether a row to come may still belong to a match that begins at a row."""
+        if now == END_OF_TIME:
+            return np.zeros(len(start), np.bool_)
+        if self.within is None:
+            return np.ones(len(start), np.bool_)
+        key = line.key[start]
+        waits = line.ready[key] < line.stop[key]
+        upcoming = line.time[np.minimum(line.ready[key], max(len(line) - 1, 0))]
+        at_least = now + 1 if self.domain is Domain.EVENT else now
+        return np.asarray(np.where(waits, upcoming, at_least) - line.time[start] < self.within)
+
+    def _kept_from(self, line: Line, kept: Flags, now: int) -> Indices:
+        """The first row of each key that is kept: that of its open matches, and as many before it as PREV reads."""
+        if now == END_OF_TIME:
+            return line.stop
+        first = line.ready.copy()
+        starts = np.flatnonzero(kept)
+        np.minimum.at(first, line.key[starts], starts)
+        return np.maximum(first - self._rows_before, line.begin)
+
+    def _timers(self, line: Line, kept: Flags, has_end: Flags, now: int) -> Times:
+        """When a row must be looked at again: one that waits for rows behind it at the end of the input, the first one
+        of an open match when that cannot go on."""
+        timer = np.full(len(line), END_OF_TIME)
+        timer[np.arange(len(line)) >= line.ready[line.key]] = _AT_THE_END
+        timer[kept & has_end] = _AT_THE_END
+        if self.within is not None:
+            ends = line.time + self.within - (self.domain is Domain.EVENT)
+            timer = np.where(kept, np.where(ends > now, ends, _AT_THE_END), timer)
+        return timer
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, line: Line, resolved: Resolved, appeared: Indices, context: Context) -> None:
+        """The matches in the order of the times of their last rows, then of keys; those of one key in their order."""
+        matches = resolved.matches
+        if not len(matches.start):
+            return
+        number = resolved.number
+        if any(isinstance(measure, MatchNumber) for measure in self.measures):
+            number = self._numbers.next(line, line.key[matches.start], number, context.store)
+        key = line.key[matches.start]
+        order = in_order([never_back(key, line.time[matches.last]), appeared[key]])
+        matches, number = matches.take(order), number[order]
+        measured = Measured(line, matches, self.automaton, *self._measured_at(matches), number)
+        rows = measured.rows() if self.all_rows else matches.start
+        passed = (line.column(name).take(pa.array(rows)) for name in self.passed)
+        context.emit(pa.Table.from_arrays([*passed, *measured.columns(self.measures)], schema=self.output))
+
+    def _measured_at(self, matches: Mapping) -> tuple[Indices, Indices]:
+        """For each row that comes out its match, and which of the rows of all matches it is."""
+        if self.all_rows:
+            return np.repeat(np.arange(len(matches.start)), matches.lengths), np.arange(len(matches.places))
+        return np.arange(len(matches.start)), matches.begin + matches.lengths - 1
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored)
+
+    def _table(self, rows: pa.Table, time: Times, mapped: Flags, timer: Times) -> pa.Table:
+        own = (pa.array(time), pa.array(mapped), pa.array(timer))
+        return pa.Table.from_arrays([*rows.select(self._kept).columns, *own], schema=self._stored)
+
+    @property
+    def _timer(self) -> str:
+        return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        own = ((TIME, pa.int64()), (MAPPED, pa.bool_()), (self._timer, pa.int64()))
+        return pa.schema([*(self.input.field(name) for name in self._kept), *own])
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        """The columns of the input that are read later."""
+        read = [name for operand in (*self.operands, *self.measures) for name in columns_of(operand)]
+        ties = [tie.column for tie in self.ties]
+        return [*dict.fromkeys((KEY_HASH, *self.keys, *self.passed, *read, *ties))]
+
+    @cached_property
+    def _search(self) -> Search:
+        definitions = Definitions(self.automaton, self.definitions, self.operands, self._stored)
+        return Search(definitions, self.skip.to is SkipTo.PAST_LAST_ROW, self.within)
+
+    @cached_property
+    def _open(self) -> OpenMatches:
+        return OpenMatches(self.input, self.keys, self._search)
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        return Numbers(self.input, self.keys)
+
+    @property
+    def _shifts(self) -> list[int]:
+        return [read.shift for read in (*self.operands, *self.measures) if isinstance(read, (Current, Mapped))]
+
+    @cached_property
+    def _rows_before(self) -> int:
+        return -min([0, *self._shifts])
+
+    @cached_property
+    def _rows_after(self) -> int:
+        return max([0, *self._shifts])
+
+
+def _picked(rows: pa.Table, places: Indices) -> pa.Table:
+    """The rows of sorted places, each once."""
+    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+
+
+def _chosen(rows: pa.Table, flags: Flags) -> pa.Table:
+    """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
+    return _picked(rows, np.flatnonzero(flags))

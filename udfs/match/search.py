@@ -1,0 +1,283 @@
+"""The search for matches: all open matches of all keys take a row at a time, in lock-step.
+
+A *thread* is one way to map the rows from the start of a match on. The threads of a match stand in the order in which
+they are preferred; where one reaches an end, those behind it are given up, and the match is decided when none is left
+in front. So what is found is what trying one mapping after the other would find first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.match.automaton import Automaton
+from sqlstream.udfs.match.definitions import Definitions, is_true
+from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line
+from sqlstream.udfs.match.operands import Aggregated, Current
+from sqlstream.udfs.match.registers import told_apart
+from sqlstream.udfs.match.trail import ROOT, Trail
+
+Accumulators = dict[str | None, pa.Table]
+
+
+@dataclass(frozen=True)
+class Threads:
+    """``start``: the first row of the match, by which threads of one match stand together. ``place``: where the last
+    row was mapped. ``node``: how all were. ``registers`` and ``accumulators``: what conditions read of them."""
+
+    start: Indices
+    place: Indices
+    node: Indices
+    registers: Indices
+    accumulators: Accumulators = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, chosen: Indices) -> Threads:
+        accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
+        return Threads(
+            self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
+        )
+
+    def where(self, flags: Flags) -> Threads:
+        return self if flags.all() else self.take(np.flatnonzero(flags))
+
+
+def together(parts: list[Threads]) -> Threads:
+    if len(parts) == 1:
+        return parts[0]
+    return Threads(
+        np.concatenate([p.start for p in parts]),
+        np.concatenate([p.place for p in parts]),
+        np.concatenate([p.node for p in parts]),
+        np.concatenate([p.registers for p in parts], axis=1),
+        {v: pa.concat_tables([p.accumulators[v] for p in parts]) for v in parts[0].accumulators},
+    )
+
+
+@dataclass
+class Ends:
+    """By row, of the matches that begin there: the last row of the best one so far, and how its rows were mapped."""
+
+    last: Indices
+    node: Indices
+
+    @staticmethod
+    def none(count: int) -> Ends:
+        return Ends(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
+
+
+@dataclass(frozen=True)
+class Search:
+    """``skips_matched``: the next match begins behind the last row of the one before. ``within``: how many microseconds
+    after its first row the last one of a match may come, that many excluded; None for any."""
+
+    definitions: Definitions
+    skips_matched: bool
+    within: int | None
+
+    def run(self, line: Line, threads: Threads, ends: Ends, trail: Trail) -> Threads:
+        """Maps all rows that are ready; ``ends`` has what is found, threads that are left are returned."""
+        if not (line.ready > line.next).any():
+            return threads
+        return _Run(self, line, ends, trail, self.definitions.of_rows(line)).threads(threads)
+
+    def begun(self, rows: Indices) -> Threads:
+        """A thread for each row that a match may begin with, before that is mapped."""
+        count = len(rows)
+        none = np.zeros(count, np.int64)
+        accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
+        registers = self.definitions.registers.empty(count)
+        return Threads(rows, np.full(count, self.automaton.start), np.full(count, ROOT), registers, accumulators)
+
+    @property
+    def automaton(self) -> Automaton:
+        return self.definitions.automaton
+
+    @cached_property
+    def _nothing(self) -> Accumulators:
+        """The accumulators of no rows."""
+        empty = self.definitions.input.empty_table()
+        return {v: a.lift(empty, np.zeros(0, np.int64), 1) for v, a in self.definitions.aggregates.items()}
+
+    @cached_property
+    def joins_starts(self) -> bool:
+        """True where of equal threads of a key the one that began first stands for all: it goes on as they do, and a
+        match that it finds begins before theirs and ends behind their beginning."""
+        return self.skips_matched and self.within is None and not self.definitions.reads_start
+
+
+class _Run:
+    def __init__(self, search: Search, line: Line, ends: Ends, trail: Trail, fits: Flags) -> None:
+        self._search = search
+        self._definitions = search.definitions
+        self._automaton = search.automaton
+        self._line = line
+        self._ends = ends
+        self._trail = trail
+        self._fits = fits
+        first = np.unique(self._automaton.variable_of[list(self._automaton.first)])
+        self._may_begin: Flags = np.logical_or.reduce(fits[first])
+        self._row = line.next.copy()  # of each key: the one that is mapped
+        self._parts = {
+            variable: aggregates.lift(line.table, np.arange(len(line)), len(line))
+            for variable, aggregates in self._definitions.aggregates.items()
+        }
+
+    def threads(self, threads: Threads) -> Threads:
+        line = self._line
+        counts = line.ready - line.next
+        keys = np.argsort(-counts, kind="stable")
+        left = len(keys) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), side="right")
+        waiting: list[Threads] = []
+        busy = len(keys)
+        for step, now_busy in enumerate(left.tolist()):
+            if now_busy < busy:
+                has_row = counts[line.key[threads.start]] > step
+                waiting.append(threads.where(~has_row))
+                threads, busy = threads.where(has_row), now_busy
+            rows = line.next[keys[:busy]] + step
+            self._row[keys[:busy]] = rows
+            begun = rows[self._may_begin[rows]]
+            if len(begun):
+                threads = together([threads, self._search.begun(begun)])
+            if len(threads):
+                threads = self._mapped(threads)
+        return together([*waiting, threads])
+
+    def _mapped(self, threads: Threads) -> Threads:
+        """The threads after one row more."""
+        row = self._row[self._line.key[threads.start]]
+        if self._search.within is not None:
+            in_time = self._line.time[row] - self._line.time[threads.start] < self._search.within
+            if not in_time.all():
+                threads, row = threads.where(in_time), row[in_time]
+        automaton = self._automaton
+        fan = automaton.fan[threads.place]
+        parent = np.repeat(np.arange(len(threads)), fan)
+        number = np.arange(len(parent)) - np.repeat(np.cumsum(fan) - fan, fan)
+        place = automaton.targets[automaton.offsets[threads.place][parent] + number]
+        fitting = np.flatnonzero(self._fits[automaton.variable_of[place], row[parent]])
+        parent, place = parent[fitting], place[fitting]
+        row = row[parent]
+        accumulators = self._accumulated(threads.accumulators, parent, place, row)
+        meets = self._meets(threads, accumulators, parent, place, row)
+        if meets is not None and not meets.all():
+            kept = np.flatnonzero(meets)
+            parent, place, row = parent[kept], place[kept], row[kept]
+            accumulators = {v: table.take(pa.array(kept)) for v, table in accumulators.items()}
+        if not len(parent):
+            return threads.take(parent)
+        registers = threads.registers[:, parent]
+        if len(registers):
+            registers = self._definitions.registers.mapped(registers, automaton.variable_of[place], row)
+            self._definitions.registers.forget(registers, place, self._definitions.is_read)
+        mapped = Threads(threads.start[parent], place, threads.node[parent], registers, accumulators)
+        distinct = self._distinct(mapped)
+        if distinct is not None:
+            mapped, row = mapped.take(distinct), row[distinct]
+        mapped = replace(mapped, node=self._trail.add(mapped.node, mapped.place))
+        return self._ended(mapped, row)
+
+    def _accumulated(self, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices) -> Accumulators:
+        """The accumulators of the threads with one row more."""
+        changed: Accumulators = {}
+        for variable, aggregates in self._definitions.aggregates.items():
+            before = accumulators[variable].take(pa.array(parent))
+            grown = self._of_variable(place, variable)
+            parts = pa.concat_tables([before, self._parts[variable].take(pa.array(row[grown]))])
+            owner = np.concatenate((np.arange(len(parent)), grown))
+            changed[variable] = aggregates.merge(parts, owner, len(parent))
+        return changed
+
+    def _of_variable(self, place: Indices, variable: str | None) -> Indices:
+        if variable is None:
+            return np.arange(len(place))
+        names = self._automaton.names
+        number = names.index(variable) if variable in names else -1
+        return np.flatnonzero(self._automaton.variable_of[place] == number)
+
+    def _meets(
+        self, threads: Threads, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices
+    ) -> Flags | None:
+        """Whether the conditions are true that read what a thread has mapped before; None where there are none."""
+        if not self._definitions.of_matches:
+            return None
+        meets = np.ones(len(parent), np.bool_)
+        for variable, condition in self._definitions.of_matches.items():
+            chosen = self._of_variable(place, variable)
+            if not len(chosen):
+                continue
+            own, now = parent[chosen], row[chosen]
+            columns: dict[str, pa.Array] = {}
+            finished: dict[str | None, pa.Table] = {}
+            for operand in self._definitions.operands_of(variable):
+                if isinstance(operand, Aggregated):
+                    of = operand.variable
+                    if of not in finished:
+                        taken = accumulators[of].take(pa.array(chosen))
+                        finished[of] = self._definitions.aggregates[of].finish(taken)
+                    columns[operand.name] = finished[of].column(operand.name).combine_chunks()
+                    continue
+                if isinstance(operand, Current):
+                    at = now
+                else:
+                    registers, start = threads.registers[:, own], threads.start[own]
+                    at = self._definitions.registers.row_of(operand, registers, variable, now, start)
+                columns[operand.name] = self._line.values(
+                    operand.column, self._line.shifted(at, operand.shift), operand.absent
+                )
+            meets[chosen] = is_true(condition, columns)
+        return meets
+
+    def _distinct(self, threads: Threads) -> Indices | None:
+        """The first one of threads that go on alike; None where all differ."""
+        start = threads.start
+        if not self._search.joins_starts and (start[1:] != start[:-1]).all():
+            return None
+        group = self._line.key[start] if self._search.joins_starts else start
+        code = group * len(self._automaton.variables) + threads.place
+        ordered = np.sort(code)
+        if not (ordered[1:] == ordered[:-1]).any():
+            return None
+        told = told_apart(threads.registers)
+        order = np.lexsort((told, code))  # which keeps the order of equal ones
+        code, told = code[order], told[order]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = (code[1:] != code[:-1]) | (told[1:] != told[:-1])
+        return np.sort(order[is_first])
+
+    def _ended(self, threads: Threads, row: Indices) -> Threads:
+        """Notes matches that may end with the row, and gives up threads that are less preferred."""
+        automaton = self._automaton
+        ending = np.flatnonzero(automaton.may_end[threads.place])
+        if not len(ending):
+            return threads
+        start = threads.start[ending]
+        best = ending[np.append(True, start[1:] != start[:-1])]
+        begun = threads.start[best]
+        self._ends.last[begun], self._ends.node[begun] = row[best], threads.node[best]
+        behind = self._behind(threads, best)
+        behind[best[automaton.fan[threads.place[best]] == 0]] = True
+        if self._search.skips_matched:
+            behind |= self._overtaken(threads.start, begun)
+        return threads.where(~behind)
+
+    def _behind(self, threads: Threads, best: Indices) -> Flags:
+        """True for the threads of the same match that stand behind its best one."""
+        begins = np.append(True, threads.start[1:] != threads.start[:-1])
+        match = np.cumsum(begins) - 1
+        ends_at = np.full(int(match[-1]) + 1, len(threads))
+        ends_at[match[best]] = best
+        return np.asarray(np.arange(len(threads)) > ends_at[match])
+
+    def _overtaken(self, start: Indices, begun: Indices) -> Flags:
+        """True for the matches that begin within one that is found, which is kept or given up for an earlier one."""
+        key = self._line.key
+        first = np.full(len(self._line.begin), len(self._line))
+        np.minimum.at(first, key[begun], begun)
+        return np.asarray(start > first[key[start]])

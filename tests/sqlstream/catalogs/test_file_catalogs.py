@@ -19,6 +19,7 @@ ORDERS = (
     "CREATE TABLE orders (id BIGINT, amount INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
     "WITH ('connector' = 'filesystem', 'path' = '/data/orders', 'format' = 'json')"
 )
+STREAM = "SET 'execution.runtime-mode' = 'streaming'"
 
 
 def opened(folder: Path) -> Session:
@@ -90,6 +91,48 @@ def test_what_another_process_changes_is_seen(session: Session, folder: Path) ->
     assert rows(session, "SHOW TABLES") == [("more",), ("orders",)]
     file.unlink()
     assert error(session, "SELECT * FROM orders").startswith("SS202")
+
+
+def test_views_above_a_changed_one_are_made_anew(session: Session, folder: Path) -> None:
+    session.sql(
+        f"{STREAM}; {ORDERS}; CREATE VIEW big AS SELECT id, amount FROM orders WHERE amount > 5; "
+        "CREATE VIEW pairs AS SELECT a.id FROM big AS a JOIN big AS b ON a.id = b.id; "
+        "CREATE VIEW default_catalog.default_database.outer_view AS SELECT id FROM pairs"
+    )
+    query = "SELECT id FROM default_catalog.default_database.outer_view"
+    assert session.explain(query).count("amount > 5") == 2
+    file = folder / "default/big.sql"
+    file.write_text(file.read_text().replace("amount > 5", "amount > 77"))
+    assert session.explain(query).count("amount > 77") == 2
+    session.sql("CREATE TEMPORARY TABLE orders (id BIGINT, amount INT) WITH ('connector' = 'datagen')")
+    assert "orders: id, amount where" in session.explain(query)
+    session.sql("DROP TEMPORARY TABLE orders; ALTER TABLE orders RENAME amount TO price")
+    assert 'SS201: column "amount" does not exist' in error(session, f"EXPLAIN {query}")
+    file.write_text("CREATE VIEW big AS")
+    assert error(session, f"EXPLAIN {query}").startswith(f'SS537: file "{file}" of a catalog is damaged')
+
+
+@pytest.mark.parametrize(
+    ("query", "operator"),
+    [
+        (
+            "SELECT * FROM orders MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES A.amount AS a, LAST(B.ts) AS b "
+            "AFTER MATCH SKIP TO NEXT ROW PATTERN (A B{1,3}?) WITHIN INTERVAL '1' HOUR DEFINE B AS B.amount > 5)",
+            "pattern A B{1,3}? within 1 h",
+        ),
+        ("SELECT * FROM orders PIVOT (SUM(amount) FOR id IN (1 AS a, 2 AS b))", "GroupAggregate(keys ts"),
+        ("SELECT * FROM orders UNPIVOT (x FOR n IN (id, amount))", "STACK(2"),
+        ("SELECT * FROM TUMBLE(DATA => TABLE orders, TIMECOL => DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR)", "TUMBLE"),
+        ("SELECT id FROM orders WHERE amount > ANY (1, 2) AND id = ANY (SELECT id FROM orders)", "LEFT SEMI"),
+    ],
+)
+def test_views_of_all_clauses_are_read_back(session: Session, folder: Path, query: str, operator: str) -> None:
+    session.sql(f"{STREAM}; CREATE DATABASE sales; USE sales; {ORDERS}; CREATE VIEW v AS {query}")
+    with opened(folder) as other:
+        other.sql(STREAM)
+        plan = other.explain("SELECT * FROM sales.v")
+    assert operator in plan
+    assert plan == session.explain(query)
 
 
 def test_a_damaged_file_is_an_error_only_where_it_is_used_or_listed(session: Session, folder: Path) -> None:

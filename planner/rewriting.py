@@ -69,6 +69,13 @@ def columns_of(expression: exp.Expr) -> set[str]:
     return {c.name for c in expression.find_all(exp.Column)}
 
 
+def own_expressions(select: exp.Select) -> Iterator[exp.Expr]:
+    """What stands in the SELECT but not in a query inside it, which binds by itself: walked with every query around it,
+    nested queries would take a time that is quadratic in their depth.
+    """
+    return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
+
+
 def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """A copy of the node whose children are what ``change`` makes of its own; types are copied.
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.rewriting import over_children, rewritten
+from sqlstream.planner.rewriting import over_children, own_expressions, rewritten
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import call_arguments
 
@@ -29,7 +29,7 @@ _BUILTIN: Mapping[str, Mapping[str, str]] = {
 
 def with_positions(select: exp.Select, context: Context) -> exp.Select:
     """The SELECT whose calls have their arguments by position. BindError SS207 for names that do not fit."""
-    if select.find(exp.Kwarg) is None:
+    if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
         return select
     positional = over_children(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
     assert isinstance(positional, exp.Select)

@@ -9,14 +9,14 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlstream.grammar.spans import mark_as
-from sqlstream.planner.rewriting import over_children, rewritten
+from sqlstream.planner.rewriting import over_children, own_expressions, rewritten
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
     """The SELECT without those comparisons with ANY, SOME and ALL that have other words."""
-    if not any(isinstance(node, _COMPARISONS) and _quantifier(node) for node in select.walk()):
+    if not any(isinstance(node, _COMPARISONS) and _quantifier(node) for node in own_expressions(select)):
         return select
     plain = over_children(select, lambda child: rewritten(child, _spelled))
     assert isinstance(plain, exp.Select)
@@ -61,13 +61,13 @@ def _of_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
     inner = query.copy()
     values = inner.this if isinstance(inner, exp.Subquery) else inner
     if isinstance(values, exp.Values):
-        found = exp.In(this=node.this.copy(), expressions=[values])
+        membership = exp.In(this=node.this.copy(), expressions=[values])
     else:
-        found = exp.In(
+        membership = exp.In(
             this=node.this.copy(), query=inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
         )
-    mark_as(found, node)
-    return exp.Not(this=found) if is_all else found
+    mark_as(membership, node)
+    return exp.Not(this=membership) if is_all else membership
 
 
 def _of_list(node: exp.Expr, values: list[exp.Expr], is_all: bool) -> exp.Expr:

@@ -9,7 +9,6 @@ from typing import Any
 from lark import Token, v_args
 from lark.tree import Meta
 
-from sqlstream.errors import Span
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.build_clauses import span_of_meta, text_of
 from sqlstream.grammar.build_tables import TableClauseBuilder
@@ -23,53 +22,78 @@ class _Constraint(Enum):
 
 
 @dataclass(frozen=True)
-class _PrimaryKey:
-    columns: tuple[str, ...]
-    span: Span
+class _Words:
+    """The words before TABLE."""
+
+    temporary: bool = False
+    replace: bool = False
+    must_exist: bool = False
 
 
 @dataclass(frozen=True)
-class _KeyColumn:
+class KeyColumn:
     """A physical column with PRIMARY KEY behind its type."""
 
     column: n.PhysicalColumn
 
     @property
-    def key(self) -> _PrimaryKey:
-        return _PrimaryKey((self.column.name,), self.column.span)
+    def key(self) -> n.PrimaryKey:
+        return n.PrimaryKey((self.column.name,), span=self.column.span)
 
 
 @v_args(meta=True, inline=True)
 class CreateTableBuilder(TableClauseBuilder):
     def create_table(
-        self, meta: Meta, temporary: Any, exists: Any, name: n.Name, elements: Any, comment: Any, options: Any,
-        query: Token | None,
+        self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, partitions: Any,
+        options: Any, like: n.LikeTable | None, query: Token | None,
     ) -> n.CreateTable:  # fmt: skip
         columns, watermark, key = elements or ((), None, ())
         selected = query.value if query is not None else None
         span = span_of_meta(meta)
+        alone = next((c for c in columns if isinstance(c, n.NamedColumn)), None)
+        if alone is not None and selected is None:
+            hint = "Write its type behind it; names alone stand for columns of the query of CREATE TABLE … AS."
+            raise failure(f'column "{alone.name}" has no type', alone.span, hint=hint)
+        if like is not None and selected is not None:
+            raise failure("LIKE and AS do not go together", like.span, hint="Leave out one of the two.")
         return n.CreateTable(
-            name, columns, watermark, key, options or (), selected, bool(exists), bool(temporary), comment, span=span
-        )
+            name, columns, watermark, key, options or (), selected, bool(exists), words.temporary, comment,
+            words.replace, words.must_exist, partitions or (), like, span=span,
+        )  # fmt: skip
+
+    def create_words(self, meta: Meta, replace: Any, temporary: Any) -> _Words:
+        return _Words(bool(temporary), bool(replace))
+
+    def replace_words(self, meta: Meta) -> _Words:
+        return _Words(replace=True, must_exist=True)
+
+    def partitioned_by(self, meta: Meta, *columns: Token) -> tuple[str, ...]:
+        return tuple(text_of(c) for c in columns)
+
+    def like_table(self, meta: Meta, source: n.Name, *options: n.LikeOption | None) -> n.LikeTable:
+        return n.LikeTable(source, tuple(o for o in options if o), span=span_of_meta(meta))
+
+    def like_option(self, meta: Meta, action: str, feature: str) -> n.LikeOption:
+        return n.LikeOption(action, feature, span=span_of_meta(meta))
 
     def table_elements(
         self, meta: Meta, *elements: Any
     ) -> tuple[tuple[n.Column, ...], n.WatermarkDef | None, tuple[str, ...]]:
-        columns = [e.column if isinstance(e, _KeyColumn) else e for e in elements]
-        keys = [e.key if isinstance(e, _KeyColumn) else e for e in elements if isinstance(e, _KeyColumn | _PrimaryKey)]
+        columns = [e.column if isinstance(e, KeyColumn) else e for e in elements]
+        keys = [e.key if isinstance(e, KeyColumn) else e for e in elements if isinstance(e, KeyColumn | n.PrimaryKey)]
         watermarks = [e for e in elements if isinstance(e, n.WatermarkDef)]
         if len(keys) > 1:
             raise failure("PRIMARY KEY is given twice", keys[1].span)
         if len(watermarks) > 1:
             raise failure("WATERMARK is given twice", watermarks[1].span, hint="A table has one event-time column.")
-        kept = tuple(c for c in columns if isinstance(c, n.PhysicalColumn | n.MetadataColumn | n.ComputedColumn))
+        kept = tuple(c for c in columns if isinstance(c, n.Column))
         return kept, watermarks[0] if watermarks else None, keys[0].columns if keys else ()
 
     def physical_column(self, meta: Meta, name: Token, type_: Token, *constraints: Any) -> Any:
         comment = next((c for c in constraints if isinstance(c, str)), None)
         nullable = not {_Constraint.NOT_NULL, _Constraint.KEY}.intersection(constraints)
         column = n.PhysicalColumn(text_of(name), type_.value, nullable, comment, span=span_of_meta(meta))
-        return _KeyColumn(column) if _Constraint.KEY in constraints else column
+        return KeyColumn(column) if _Constraint.KEY in constraints else column
 
     def not_null(self, meta: Meta) -> _Constraint:
         return _Constraint.NOT_NULL
@@ -79,6 +103,9 @@ class CreateTableBuilder(TableClauseBuilder):
 
     def column_key(self, meta: Meta, constraint: Token | None) -> _Constraint:
         return _Constraint.KEY
+
+    def named_column(self, meta: Meta, name: Token) -> n.NamedColumn:
+        return n.NamedColumn(text_of(name), span=span_of_meta(meta))
 
     def metadata_column(
         self, meta: Meta, name: Token, type_: Token, constraint: _Constraint | None, key: Token | None, virtual: Any,
@@ -97,8 +124,8 @@ class CreateTableBuilder(TableClauseBuilder):
     def watermark_def(self, meta: Meta, column: Token, expression: Token) -> n.WatermarkDef:
         return n.WatermarkDef(text_of(column), expression.value, span=span_of_meta(meta))
 
-    def primary_key(self, meta: Meta, constraint: Token | None, *columns: Token) -> _PrimaryKey:
-        return _PrimaryKey(tuple(text_of(c) for c in columns), span_of_meta(meta))
+    def primary_key(self, meta: Meta, constraint: Token | None, *columns: Token) -> n.PrimaryKey:
+        return n.PrimaryKey(tuple(text_of(c) for c in columns), span=span_of_meta(meta))
 
     def with_options(self, meta: Meta, *options: n.Option | None) -> tuple[n.Option, ...]:
         return tuple(o for o in options if o)

@@ -8,14 +8,14 @@ from lark import Token, v_args
 from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
+from sqlstream.grammar.build_alter import AlterBuilder
 from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
-from sqlstream.grammar.build_match import MatchBuilder
 
 _SYNONYMS = {"PLAN_ADVICE": "ADVICE"}
 
 
 @v_args(meta=True, inline=True)
-class PlanBuilder(MatchBuilder):
+class PlanBuilder(AlterBuilder):
     def execute_query(self, meta: Meta, query: Token) -> n.Query:
         return n.Query(query.value, span=span_of_meta(meta))
 

@@ -10,6 +10,7 @@ from lark.tree import Meta
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
 from sqlstream.grammar.build_plans import PlanBuilder
+from sqlstream.grammar.failures import failure
 
 
 @v_args(meta=True, inline=True)
@@ -34,7 +35,15 @@ class StatementBuilder(PlanBuilder):
     ) -> n.CreateFunction:  # fmt: skip
         spelled = text_of(language).upper() if language else "PYTHON"
         flags = bool(exists), bool(temporary), bool(replace)
-        return n.CreateFunction(name, text_of(target), spelled, *flags, jars=jars or (), span=span_of_meta(meta))
+        return n.CreateFunction(
+            name,
+            text_of(target),
+            spelled,
+            *flags,
+            jars=jars or (),
+            system=temporary == _SYSTEM,
+            span=span_of_meta(meta),
+        )
 
     def create_sql_function(self, meta: Meta, *parts: Any) -> n.CreateFunction:
         return _function(meta, "SQL", *parts)
@@ -81,15 +90,51 @@ class StatementBuilder(PlanBuilder):
     def function_comment(self, meta: Meta, comment: Token) -> tuple[str, str]:
         return "comment", text_of(comment)
 
+    def create_catalog(self, meta: Meta, exists: Any, name: n.Name, comment: Any, options: Any) -> n.CreateCatalog:
+        return n.CreateCatalog(name, options or (), bool(exists), comment, span=span_of_meta(meta))
+
+    def create_database(self, meta: Meta, exists: Any, name: n.Name, comment: Any, options: Any) -> n.CreateDatabase:
+        return n.CreateDatabase(name, options or (), bool(exists), comment, span=span_of_meta(meta))
+
     def drop(self, meta: Meta, temporary: Any, kind: str, exists: Any, name: n.Name) -> n.Drop:
-        return n.Drop(kind, name, bool(exists), bool(temporary), span=span_of_meta(meta))
+        system = temporary == _SYSTEM
+        return n.Drop(kind, name, bool(exists), bool(temporary), system, span=span_of_meta(meta))
 
-    def insert(self, meta: Meta, target: n.Name, hint: Token | None, columns: Any, query: Token) -> n.Insert:
-        given = None if hint is None else hint.value
-        return n.Insert(target, query.value, columns or (), given, span=span_of_meta(meta))
+    def drop_container(self, meta: Meta, kind: str, exists: Any, name: n.Name, behaviour: str | None) -> n.Drop:
+        return n.Drop(kind, name, bool(exists), cascade=behaviour == "CASCADE", span=span_of_meta(meta))
 
-    def show(self, meta: Meta, what: str, names: n.NameFilter | None) -> n.Show:
-        return n.Show(what, names=names, span=span_of_meta(meta))
+    def container_kind(self, meta: Meta, word: Token) -> str:
+        return "DATABASE" if word.value == "SCHEMA" else str(word.value)
+
+    def insert(
+        self, meta: Meta, mode: str, target: n.Name, hint: Token | None, partition: Any, columns: Any, query: Token
+    ) -> n.Insert:
+        given, overwrite = None if hint is None else hint.value, mode == "OVERWRITE"
+        return n.Insert(target, query.value, columns or (), given, overwrite, partition or (), span=span_of_meta(meta))
+
+    def partition(self, meta: Meta, *values: n.PartitionValue) -> tuple[n.PartitionValue, ...]:
+        return values
+
+    def partition_value(self, meta: Meta, column: Token, value: Token | None) -> n.PartitionValue:
+        return n.PartitionValue(text_of(column), value.value if value else None, span=span_of_meta(meta))
+
+    def show(self, meta: Meta, what: str, database: n.Name | None, names: n.NameFilter | None) -> n.Show:
+        shown = "DATABASES" if what == "SCHEMAS" else what
+        if database is not None and shown in ("CATALOGS", "CONNECTORS"):
+            raise failure(f"SHOW {shown} takes no database", database.span, hint="Leave it out.")
+        return n.Show(shown, database, names, span=span_of_meta(meta))
+
+    def in_database(self, meta: Meta, name: n.Name) -> n.Name:
+        return name
+
+    def show_columns(self, meta: Meta, name: n.Name, names: n.NameFilter | None) -> n.Show:
+        return n.Show("COLUMNS", name, names, span=span_of_meta(meta))
+
+    def show_partitions(self, meta: Meta, name: n.Name, partition: Any) -> n.Show:
+        return n.Show("PARTITIONS", name, partition=partition or (), span=span_of_meta(meta))
+
+    def show_current(self, meta: Meta, kind: str) -> n.Show:
+        return n.Show(f"CURRENT {kind}", span=span_of_meta(meta))
 
     def show_jobs(self, meta: Meta) -> n.Show:
         return n.Show("JOBS", span=span_of_meta(meta))
@@ -100,14 +145,20 @@ class StatementBuilder(PlanBuilder):
     def show_checkpoints(self, meta: Meta, job: n.Name | None) -> n.Show:
         return n.Show("CHECKPOINTS", job, span=span_of_meta(meta))
 
-    def show_create(self, meta: Meta, name: n.Name) -> n.Show:
-        return n.Show("CREATE TABLE", name, span=span_of_meta(meta))
+    def show_create(self, meta: Meta, kind: str, name: n.Name) -> n.Show:
+        return n.Show(f"CREATE {kind}", name, span=span_of_meta(meta))
 
-    def describe(self, meta: Meta, name: n.Name) -> n.Describe:
-        return n.Describe("TABLE", name, span=span_of_meta(meta))
+    def describe(self, meta: Meta, extended: Any, name: n.Name) -> n.Describe:
+        return n.Describe("TABLE", name, bool(extended), span=span_of_meta(meta))
 
-    def describe_function(self, meta: Meta, name: n.Name) -> n.Describe:
-        return n.Describe("FUNCTION", name, span=span_of_meta(meta))
+    def describe_container(self, meta: Meta, kind: str, extended: Any, name: n.Name) -> n.Describe:
+        return n.Describe(kind, name, bool(extended), span=span_of_meta(meta))
+
+    def describe_query(self, meta: Meta, query: Token) -> n.DescribeQuery:
+        return n.DescribeQuery(query.value, span=span_of_meta(meta))
+
+    def describe_function(self, meta: Meta, extended: Any, name: n.Name) -> n.Describe:
+        return n.Describe("FUNCTION", name, bool(extended), span=span_of_meta(meta))
 
     def describe_job(self, meta: Meta, job: n.Name) -> n.Describe:
         return n.Describe("JOB", job, span=span_of_meta(meta))
@@ -135,7 +186,8 @@ class StatementBuilder(PlanBuilder):
         return n.Reset(key and text_of(key), span=span_of_meta(meta))
 
     def use(self, meta: Meta, kind: str | None, name: n.Name) -> n.Use:
-        return n.Use("MODULE" if kind == "MODULES" else kind or "DATABASE", name, span=span_of_meta(meta))
+        plain = {None: "DATABASE", "SCHEMA": "DATABASE", "MODULES": "MODULE"}
+        return n.Use(plain.get(kind, kind or "DATABASE"), name, span=span_of_meta(meta))
 
     # parts
 
@@ -145,12 +197,19 @@ class StatementBuilder(PlanBuilder):
     def _word(self, meta: Meta, *words: Token) -> str:
         return words_of(words)
 
-    object_kind = explain_format = show_list = like_kind = use_kind = _word
+    object_kind = explain_format = show_list = like_kind = use_kind = created_kind = insert_mode = _word
+    drop_behaviour = like_action = like_feature = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True
 
-    temporary = if_not_exists = if_exists = or_replace = with_drain = negated = _flag
+    temporary = if_not_exists = if_exists = or_replace = with_drain = negated = extended = _flag
+
+    def temporary_system(self, meta: Meta) -> str:
+        return _SYSTEM
+
+
+_SYSTEM = "SYSTEM"
 
 
 def _function(
@@ -172,7 +231,8 @@ def _function(
         span=span_of_meta(meta),
     )
     flags = bool(exists), bool(temporary), bool(replace)
+    system = temporary == _SYSTEM
     spelled = traits.get("language", language)
     return n.CreateFunction(
-        name, text_of(body) if is_text else "", spelled, *flags, definition, span=span_of_meta(meta)
+        name, text_of(body) if is_text else "", spelled, *flags, definition, system=system, span=span_of_meta(meta)
     )

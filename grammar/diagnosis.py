@@ -25,24 +25,35 @@ from sqlstream.grammar.failures import (
 )
 from sqlstream.grammar.language import openings
 
+_NO_JAVA = (
+    "Connectors and functions are Python here: functions may lie in a module beside the script (CREATE FUNCTION)."
+)
+_NO_MODULES = "All functions of Spark and of the dialect are there always; SHOW FUNCTIONS lists them."
 _FOREIGN = {
-    "ALTER": "Drop the table and create it anew.",
-    "ANALYZE": "There are no statistics to gather.",
+    "ADD JAR": f"{_NO_JAVA} What Spark itself needs, SET 'spark.jars' adds before it starts.",
+    "ANALYZE": "There are no statistics to gather: plans of streams do not depend on them.",
     "BEGIN": "Write EXECUTE STATEMENT SET BEGIN … END to run several INSERT statements as one job.",
-    "CALL": None,
-    "COMMIT": None,
+    "CALL": "There are no procedures; SAVEPOINT JOB, CHECKPOINT JOB and the like are statements.",
+    "COMMIT": "Each INSERT commits by itself, epoch by epoch.",
     "DELETE": "Streams are changed by their sources; write INSERT INTO with the rows that remain.",
     "GRANT": None,
-    "LOAD": None,
+    "LIST JAR": _NO_JAVA,
+    "LOAD": _NO_MODULES,
     "MERGE": "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
-    "REPLACE": "Write CREATE OR REPLACE VIEW, or DROP and CREATE.",
+    "MSCK": "Folders of partitions are looked for whenever a table is read.",
+    "REMOVE JAR": _NO_JAVA,
+    "REPAIR": "Folders of partitions are looked for whenever a table is read.",
     "REVOKE": None,
-    "ROLLBACK": None,
-    "TRUNCATE": None,
-    "UNLOAD": None,
+    "ROLLBACK": "Each INSERT commits by itself, epoch by epoch; a job may go on from a savepoint.",
+    "SHOW FULL": _NO_MODULES,
+    "SHOW JARS": _NO_JAVA,
+    "SHOW MODULES": _NO_MODULES,
+    "SHOW PROCEDURES": "There are no procedures.",
+    "UNLOAD": _NO_MODULES,
     "UPDATE": "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
     "UPSERT": "Write INSERT INTO a table with a PRIMARY KEY.",
 }
+"""What begins statements of other systems, one word or two, and what to do instead."""
 _PAIRS = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
 _OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 
@@ -73,11 +84,12 @@ def unbalanced(tokens: list[Token]) -> Diagnostic | None:
 
 
 def _foreign(tokens: list[Token]) -> Diagnostic | None:
-    word = tokens[0].text.upper() if tokens else ""
-    if word not in _FOREIGN:
+    words = " ".join(t.text.upper() for t in tokens[:2]).split()[:2]
+    begun = next((text for text in (" ".join(words), *words[:1]) if text in _FOREIGN), None)
+    if begun is None:
         return None
-    message = f"{word} is not a statement of the dialect"
-    return Diagnostic(FOREIGN_STATEMENT, message, token_span(tokens[0]), hint=_FOREIGN[word])
+    message = f"{begun} is not a statement of the dialect"
+    return Diagnostic(FOREIGN_STATEMENT, message, token_span(tokens[0]), hint=_FOREIGN[begun])
 
 
 def _unknown(tokens: list[Token], told: Diagnostic) -> Diagnostic | None:

@@ -59,8 +59,6 @@ def too_deep(tokens: list[Token]) -> SyntaxFailure:
 _REFUSED = {
     "DISTRIBUTED": "DISTRIBUTED BY is not part of the dialect.",
     "LIKE": "CREATE TABLE … LIKE is not part of the dialect: write the columns and options out.",
-    "OVERWRITE": "Write INSERT INTO: a job appends to its table.",
-    "PARTITIONED": "PARTITIONED BY is not part of the dialect.",
 }
 _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "SELECT", "VALUES")
 

@@ -17,7 +17,13 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
-from sqlstream.grammar.print_statements import create_head, insert_head, table_elements, view_head
+from sqlstream.grammar.print_statements import (
+    create_head,
+    insert_head,
+    partitions,
+    table_elements,
+    view_head,
+)
 from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
@@ -192,6 +198,18 @@ def _(statement: n.CreateView) -> str:
 
 
 @pretty.register
+def _(statement: n.DescribeQuery) -> str:
+    return f"DESCRIBE QUERY\n{_sql(statement.query)}"
+
+
+@pretty.register
+def _(statement: n.AlterView) -> str:
+    if statement.query is None:
+        return print_node(statement, _plain)
+    return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
+
+
+@pretty.register
 def _(statement: n.CreateTable) -> str:
     elements = table_elements(statement, _plain)
     options = _separated([print_node(o, _plain) for o in statement.options])
@@ -199,7 +217,9 @@ def _(statement: n.CreateTable) -> str:
         create_head(statement),
         f" {_block(_separated(elements))}" if elements else "",
         f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
+        f" {partitions(statement)}" if statement.partitioned_by else "",
         f" WITH {_block(options)}" if options else "",
+        f" {print_node(statement.like, _plain)}" if statement.like is not None else "",
         f" AS\n{_sql(statement.query)}" if statement.query is not None else "",
     ]
     return "".join(parts)

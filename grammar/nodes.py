@@ -538,7 +538,14 @@ class ComputedColumn(Node):
     comment: str | None = None
 
 
-Column = PhysicalColumn | MetadataColumn | ComputedColumn
+@dataclass(frozen=True)
+class NamedColumn(Node):
+    """``name`` alone: a column of the query of CREATE TABLE … AS, in the place that it is to have."""
+
+    name: str
+
+
+Column = PhysicalColumn | MetadataColumn | ComputedColumn | NamedColumn
 
 
 @dataclass(frozen=True)
@@ -550,8 +557,34 @@ class WatermarkDef(Node):
 
 
 @dataclass(frozen=True)
+class PrimaryKey(Node):
+    """``[CONSTRAINT name] PRIMARY KEY (column, …) NOT ENFORCED``."""
+
+    columns: tuple[str, ...]
+
+
+TableElement = Column | WatermarkDef | PrimaryKey
+
+
+@dataclass(frozen=True)
+class LikeOption(Node):
+    """``INCLUDING|EXCLUDING|OVERWRITING feature``, both as words."""
+
+    action: str
+    feature: str
+
+
+@dataclass(frozen=True)
+class LikeTable(Node):
+    """``LIKE source [(option …)]`` of CREATE TABLE."""
+
+    source: Name
+    options: tuple[LikeOption, ...] = ()
+
+
+@dataclass(frozen=True)
 class CreateTable(Node):
-    """``CREATE [TEMPORARY] TABLE …``; ``query`` for CREATE TABLE … AS."""
+    """``CREATE [OR REPLACE] [TEMPORARY] TABLE …``; ``query`` for CREATE TABLE … AS. ``must_exist``: REPLACE TABLE."""
 
     name: Name
     columns: tuple[Column, ...]
@@ -562,6 +595,10 @@ class CreateTable(Node):
     if_not_exists: bool = False
     temporary: bool = False
     comment: str | None = None
+    replace: bool = False
+    must_exist: bool = False
+    partitioned_by: tuple[str, ...] = ()
+    like: LikeTable | None = None
 
 
 @dataclass(frozen=True)
@@ -613,26 +650,203 @@ class CreateFunction(Node):
     replace: bool = False
     definition: FunctionDefinition | None = None
     jars: tuple[str, ...] = ()
+    system: bool = False
+
+
+@dataclass(frozen=True)
+class CreateCatalog(Node):
+    """``CREATE CATALOG [IF NOT EXISTS] name [COMMENT 'c'] [WITH (…)]``."""
+
+    name: Name
+    options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateDatabase(Node):
+    """``CREATE DATABASE|SCHEMA [IF NOT EXISTS] name [COMMENT 'c'] [WITH (…)]``."""
+
+    name: Name
+    options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
 class Drop(Node):
-    """``DROP [TEMPORARY] TABLE|VIEW|FUNCTION [IF EXISTS] name``."""
+    """``DROP [TEMPORARY [SYSTEM]] TABLE|VIEW|FUNCTION [IF EXISTS] name``, also of a CATALOG or DATABASE, which may
+    have CASCADE."""
 
     kind: str
     name: Name
     if_exists: bool = False
     temporary: bool = False
+    system: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class PartitionValue(Node):
+    """``column [= value]`` of PARTITION."""
+
+    column: str
+    value: exp.Expression | None = None
 
 
 @dataclass(frozen=True)
 class Insert(Node):
-    """``INSERT INTO target [/*+ OPTIONS(…) */] [(columns)] query``."""
+    """``INSERT INTO|OVERWRITE target [/*+ OPTIONS(…) */] [PARTITION (…)] [(columns)] query``."""
 
     target: Name
     query: exp.Expression
     columns: tuple[str, ...] = ()
     hint: TableHint | None = None
+    overwrite: bool = False
+    partition: tuple[PartitionValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class Truncate(Node):
+    """``TRUNCATE TABLE name``."""
+
+    name: Name
+
+
+# --- ALTER ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RenameTo(Node):
+    """``RENAME TO name``."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class RenameColumn(Node):
+    """``RENAME column TO name``."""
+
+    column: str
+    name: str
+
+
+@dataclass(frozen=True)
+class SetOptions(Node):
+    """``SET ('key' = 'value', …)``."""
+
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True)
+class ResetOptions(Node):
+    """``RESET ('key', …)``."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SetComment(Node):
+    """``COMMENT 'text'`` of ALTER CATALOG."""
+
+    comment: str
+
+
+@dataclass(frozen=True)
+class PlacedElement(Node):
+    """A column, watermark or key of ALTER TABLE … ADD and MODIFY: ``first``, behind a column, or where it falls."""
+
+    element: TableElement
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class AddElements(Node):
+    """``ADD element`` or ``ADD (element, …)``."""
+
+    elements: tuple[PlacedElement, ...]
+
+
+@dataclass(frozen=True)
+class ModifyElements(Node):
+    """``MODIFY element`` or ``MODIFY (element, …)``."""
+
+    elements: tuple[PlacedElement, ...]
+
+
+@dataclass(frozen=True)
+class RetypeColumn(Node):
+    """``ALTER COLUMN column TYPE type``."""
+
+    column: str
+    type: exp.DataType
+
+
+@dataclass(frozen=True)
+class DropColumns(Node):
+    """``DROP column`` or ``DROP (column, …)``."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DropElement(Node):
+    """``DROP PRIMARY KEY|WATERMARK|CONSTRAINT [name]``."""
+
+    kind: str
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class ChangePartition(Node):
+    """``ADD|DROP PARTITION (…)``: parsed to be refused with a hint."""
+
+    partition: tuple[PartitionValue, ...]
+
+
+TableChange = (
+    RenameTo | RenameColumn | SetOptions | ResetOptions | AddElements | ModifyElements | RetypeColumn | DropColumns
+    | DropElement | ChangePartition
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AlterTable(Node):
+    """``ALTER TABLE [IF EXISTS] name change``."""
+
+    name: Name
+    change: TableChange
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterView(Node):
+    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``… AS query``: one of the two is given."""
+
+    name: Name
+    rename: RenameTo | None = None
+    query: exp.Expression | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterDatabase(Node):
+    """``ALTER DATABASE name SET (…)``."""
+
+    name: Name
+    change: SetOptions
+
+
+@dataclass(frozen=True)
+class AlterCatalog(Node):
+    """``ALTER CATALOG name SET (…) | RESET (…) | COMMENT 'text'``."""
+
+    name: Name
+    change: SetOptions | ResetOptions | SetComment
+
+
+# --- queries and what looks -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -688,19 +902,30 @@ class NameFilter(Node):
 
 @dataclass(frozen=True)
 class Show(Node):
-    """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, JOBS, CHECKPOINTS, CREATE TABLE."""
+    """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, CATALOGS, DATABASES, JOBS, CHECKPOINTS,
+    COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, CREATE TABLE|VIEW|CATALOG. ``name`` is what it shows, of TABLES and
+    the like the database, of DATABASES the catalog; ``partition`` stands behind PARTITIONS."""
 
     what: str
     name: Name | None = None
     names: NameFilter | None = None
+    partition: tuple[PartitionValue, ...] = ()
 
 
 @dataclass(frozen=True)
 class Describe(Node):
-    """``DESCRIBE name`` (``kind`` TABLE), ``DESCRIBE JOB name`` or ``DESCRIBE FUNCTION name``."""
+    """``DESCRIBE [EXTENDED] name`` (``kind`` TABLE), the same of a JOB, CATALOG, DATABASE or FUNCTION."""
 
     kind: str
     name: Name
+    extended: bool = False
+
+
+@dataclass(frozen=True)
+class DescribeQuery(Node):
+    """``DESCRIBE [QUERY] query``."""
+
+    query: exp.Expression
 
 
 @dataclass(frozen=True)
@@ -745,13 +970,14 @@ class Reset(Node):
 
 @dataclass(frozen=True)
 class Use(Node):
-    """``USE MODULE|CATALOG|DATABASE …``: parsed to be refused with a hint."""
+    """``USE CATALOG name``, ``USE [DATABASE] name``; of a MODULE it is refused with a hint."""
 
     kind: str
     name: Name
 
 
 Statement = (
-    CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | Query | Explain | Show | Describe
-    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
+    CreateTable | CreateView | CreateFunction | CreateCatalog | CreateDatabase | Drop | AlterTable | AlterView
+    | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | Query | Explain | Show | Describe
+    | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
 )  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlstream.grammar import nodes as n
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.printer import Sql, joined, print_node
 from sqlstream.grammar.quoting import quote_name, quote_string
 
@@ -60,15 +63,46 @@ def _(node: n.WatermarkDef, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.NamedColumn, sql: Sql) -> str:
+    return quote_name(node.name)
+
+
+@print_node.register
+def _(node: n.PrimaryKey, sql: Sql) -> str:
+    return f"PRIMARY KEY {_columns(node.columns)} NOT ENFORCED"
+
+
+@print_node.register
+def _(node: n.LikeTable, sql: Sql) -> str:
+    options = " ".join(f"{o.action} {o.feature}" for o in node.options)
+    return joined("LIKE", name_text(node.source), f"({options})" if options else None)
+
+
+@print_node.register
 def _(node: n.CreateTable, sql: Sql) -> str:
     elements = table_elements(node, sql)
     return joined(
         create_head(node),
         f"({', '.join(elements)})" if elements else None,
         _string("COMMENT", node.comment),
-        f"WITH ({', '.join(print_node(o, sql) for o in node.options)})" if node.options else None,
+        partitions(node),
+        _with(node.options, sql),
+        print_node(node.like, sql) if node.like is not None else None,
         f"AS {sql(node.query)}" if node.query is not None else None,
     )
+
+
+def partitions(node: n.CreateTable) -> str | None:
+    """``PARTITIONED BY (…)``, if the table has partitions."""
+    return f"PARTITIONED BY {_columns(node.partitioned_by)}" if node.partitioned_by else None
+
+
+def _with(options: tuple[n.Option, ...], sql: Sql) -> str | None:
+    return f"WITH ({_options(options, sql)})" if options else None
+
+
+def _options(options: tuple[n.Option, ...], sql: Sql) -> str:
+    return ", ".join(print_node(o, sql) for o in options)
 
 
 def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
@@ -81,11 +115,17 @@ def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
 
 def create_head(node: n.CreateTable | n.CreateView | n.CreateFunction) -> str:
     """``CREATE … TABLE [IF NOT EXISTS] name``."""
-    replace = isinstance(node, n.CreateView | n.CreateFunction) and node.replace
+    replace = _flag("OR REPLACE", isinstance(node, n.CreateView | n.CreateTable | n.CreateFunction) and node.replace)
     kind = {n.CreateTable: "TABLE", n.CreateView: "VIEW", n.CreateFunction: "FUNCTION"}[type(node)]
     exists = _flag("IF NOT EXISTS", node.if_not_exists)
-    temporary = _flag("TEMPORARY", node.temporary)
-    return joined("CREATE", _flag("OR REPLACE", replace), temporary, kind, exists, name_text(node.name))
+    if isinstance(node, n.CreateTable) and node.must_exist:
+        return joined("REPLACE TABLE", exists, name_text(node.name))
+    temporary = _temporary(node.temporary, isinstance(node, n.CreateFunction) and node.system)
+    return joined("CREATE", replace, temporary, kind, exists, name_text(node.name))
+
+
+def _temporary(temporary: bool, system: bool) -> str | None:
+    return "TEMPORARY SYSTEM" if system else _flag("TEMPORARY", temporary)
 
 
 def view_head(node: n.CreateView) -> str:
@@ -93,8 +133,20 @@ def view_head(node: n.CreateView) -> str:
 
 
 def insert_head(node: n.Insert, sql: Sql) -> str:
+    mode = "INSERT OVERWRITE" if node.overwrite else "INSERT INTO"
     hint = None if node.hint is None else print_node(node.hint, sql)
-    return joined("INSERT INTO", name_text(node.target), hint, _columns(node.columns))
+    return joined(mode, name_text(node.target), hint, partition_text(node.partition, plain_sql), _columns(node.columns))
+
+
+def plain_sql(expression: exp.Expression) -> str:
+    """An expression on one line."""
+    return expression.sql(dialect=SqlStream, comments=False, normalize_functions=False)
+
+
+def partition_text(values: tuple[n.PartitionValue, ...], sql: Sql) -> str | None:
+    """``PARTITION (…)``, if there are values."""
+    texts = (quote_name(v.column) + (f" = {sql(v.value)}" if v.value is not None else "") for v in values)
+    return f"PARTITION ({', '.join(texts)})" if values else None
 
 
 @print_node.register
@@ -132,9 +184,100 @@ def _parameter(parameter: n.FunctionParameter, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.CreateCatalog | n.CreateDatabase, sql: Sql) -> str:
+    kind = "CATALOG" if isinstance(node, n.CreateCatalog) else "DATABASE"
+    exists, comment = _flag("IF NOT EXISTS", node.if_not_exists), _string("COMMENT", node.comment)
+    return joined("CREATE", kind, exists, name_text(node.name), comment, _with(node.options, sql))
+
+
+@print_node.register
 def _(node: n.Drop, sql: Sql) -> str:
+    exists, temporary = _flag("IF EXISTS", node.if_exists), _temporary(node.temporary, node.system)
+    return joined("DROP", temporary, node.kind, exists, name_text(node.name), _flag("CASCADE", node.cascade))
+
+
+# --- ALTER ---
+
+
+@print_node.register
+def _(node: n.AlterTable, sql: Sql) -> str:
     exists = _flag("IF EXISTS", node.if_exists)
-    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, exists, name_text(node.name))
+    return joined("ALTER TABLE", exists, name_text(node.name), print_node(node.change, sql))
+
+
+@print_node.register
+def _(node: n.RenameTo, sql: Sql) -> str:
+    return f"RENAME TO {name_text(node.name)}"
+
+
+@print_node.register
+def _(node: n.RenameColumn, sql: Sql) -> str:
+    return f"RENAME {quote_name(node.column)} TO {quote_name(node.name)}"
+
+
+@print_node.register
+def _(node: n.SetOptions, sql: Sql) -> str:
+    return f"SET ({_options(node.options, sql)})"
+
+
+@print_node.register
+def _(node: n.ResetOptions, sql: Sql) -> str:
+    return f"RESET ({', '.join(map(quote_string, node.keys))})"
+
+
+@print_node.register
+def _(node: n.SetComment, sql: Sql) -> str:
+    return joined(_string("COMMENT", node.comment))
+
+
+@print_node.register
+def _(node: n.PlacedElement, sql: Sql) -> str:
+    after = f"AFTER {quote_name(node.after)}" if node.after is not None else None
+    return joined(print_node(node.element, sql), _flag("FIRST", node.first), after)
+
+
+@print_node.register
+def _(node: n.AddElements | n.ModifyElements, sql: Sql) -> str:
+    word = "ADD" if isinstance(node, n.AddElements) else "MODIFY"
+    return f"{word} ({', '.join(print_node(e, sql) for e in node.elements)})"
+
+
+@print_node.register
+def _(node: n.RetypeColumn, sql: Sql) -> str:
+    return f"ALTER COLUMN {quote_name(node.column)} TYPE {sql(node.type)}"
+
+
+@print_node.register
+def _(node: n.DropColumns, sql: Sql) -> str:
+    return joined("DROP", _columns(node.columns))
+
+
+@print_node.register
+def _(node: n.DropElement, sql: Sql) -> str:
+    return joined("DROP", node.kind, quote_name(node.name) if node.name is not None else None)
+
+
+@print_node.register
+def _(node: n.ChangePartition, sql: Sql) -> str:
+    return joined("ADD", partition_text(node.partition, sql))
+
+
+@print_node.register
+def _(node: n.AlterView, sql: Sql) -> str:
+    change = print_node(node.rename, sql) if node.rename is not None else None
+    query = f"AS {sql(node.query)}" if node.query is not None else None
+    return joined("ALTER VIEW", _flag("IF EXISTS", node.if_exists), name_text(node.name), change, query)
+
+
+@print_node.register
+def _(node: n.AlterDatabase | n.AlterCatalog, sql: Sql) -> str:
+    kind = "DATABASE" if isinstance(node, n.AlterDatabase) else "CATALOG"
+    return joined("ALTER", kind, name_text(node.name), print_node(node.change, sql))
+
+
+@print_node.register
+def _(node: n.Truncate, sql: Sql) -> str:
+    return f"TRUNCATE TABLE {name_text(node.name)}"
 
 
 # --- queries and jobs ---
@@ -182,18 +325,29 @@ def _(node: n.NameFilter, sql: Sql) -> str:
     return joined(_flag("NOT", node.negated), like, quote_string(node.pattern))
 
 
+_PREPOSITIONS = {"CHECKPOINTS": "FOR JOB", "COLUMNS": "FROM", "PARTITIONS": None}
+
+
 @print_node.register
 def _(node: n.Show, sql: Sql) -> str:
+    filtered = print_node(node.names, sql) if node.names is not None else None
     if node.name is None:
-        return joined("SHOW", node.what, None if node.names is None else print_node(node.names, sql))
-    preposition = "FOR JOB" if node.what == "CHECKPOINTS" else None
-    return joined("SHOW", node.what, preposition, name_text(node.name))
+        return joined("SHOW", node.what, filtered)
+    created = node.what.startswith("CREATE ")
+    preposition = None if created else _PREPOSITIONS.get(node.what, "FROM")
+    partition = partition_text(node.partition, sql)
+    return joined("SHOW", node.what, preposition, name_text(node.name), partition, filtered)
 
 
 @print_node.register
 def _(node: n.Describe, sql: Sql) -> str:
-    kind = node.kind if node.kind in ("JOB", "FUNCTION") else ""
-    return joined("DESCRIBE", kind, name_text(node.name))
+    kind = None if node.kind == "TABLE" else node.kind
+    return joined("DESCRIBE", kind, _flag("EXTENDED", node.extended), name_text(node.name))
+
+
+@print_node.register
+def _(node: n.DescribeQuery, sql: Sql) -> str:
+    return f"DESCRIBE QUERY {sql(node.query)}"
 
 
 @print_node.register

@@ -65,6 +65,14 @@ class TableParser(ClauseParser):
             if aliased and not clause:
                 raise failure("STREAM before a table is not part of the dialect", token_span(token), hint=_STREAM_HINT)
 
+    def _parse_pivot(self) -> Any:
+        pivot = super()._parse_pivot()
+        if pivot is not None and pivot.args.get("unpivot"):
+            for name in pivot.find_all(exp.PivotAlias):
+                if name.args["alias"].is_string:  # a name all the same, and printed as one
+                    name.set("alias", exp.to_identifier(name.args["alias"].name, quoted=True))
+        return pivot
+
     # --- clauses behind the table ---
 
     def _table_clauses(self, table: exp.Expression) -> None:

@@ -100,12 +100,14 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script."""
+    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script. Its names
+    mean what they do in the catalog and database of ``namespace``; None: in the current ones."""
 
     name: str
     query: exp.Expression
     columns: tuple[str, ...] = ()
     text: str = ""
+    namespace: tuple[str, str] | None = None
 
 
 class Catalog(Protocol):
@@ -119,8 +121,13 @@ class Catalog(Protocol):
 
     def function_names(self) -> list[str]: ...
 
-    def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
-        """The answer, computed once until a definition that it may rest on changes."""
+    def within(self, namespace: tuple[str, str] | None) -> Catalog:
+        """The catalog as the names in a view see it."""
+        ...
+
+    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+        """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
+        has looked up there."""
         ...
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

@@ -123,7 +123,7 @@ FEATURES: dict[str, Unsupported] = {
         "Run two queries, connected by a table.",
         "Spark gives the operators with state of one query one kind of timer.",
     ),
-    "module": Unsupported("SS329", "USE statements", "There is one catalog: name tables without a prefix."),
+    "module": Unsupported("SS329", "USE MODULES statements", "All functions are there; SHOW FUNCTIONS lists them."),
     "pivot": Unsupported(
         "SS331",
         "PIVOT and UNPIVOT clauses between a joined table and its ON or USING",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from copy import copy
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
+from sqlstream.catalogs.store import Bound
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
@@ -21,11 +23,13 @@ from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
 from sqlstream.settings import without_effect
 from sqlstream.statements.checking import check_script, script_warnings
-from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
+from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.definitions import CreatedAs, create_table, table_of_columns, table_of_query
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
 from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
+from sqlstream.statements.replacing_rows import chosen_to_overwrite, truncated_table
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -45,16 +49,25 @@ CLOSED = "SS481"
 OK = Rows.of_text(("result",), (("OK",),))
 
 
-def connect(spark: SparkSession | str | None = None, **options: str) -> Session:
+def connect(
+    spark: SparkSession | str | None = None, *, project: str | os.PathLike[str] | None = None, **options: str
+) -> Session:
     """Open a session.
 
     ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
     ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
     ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here. A process has one Spark:
-    ExecutionError SS413 where another one runs already than ``spark`` asks for.
+    ExecutionError SS413 where another one runs already than ``spark`` asks for. ``project`` is a folder: the settings
+    and catalogs of the ``sqlstream.toml`` there or above hold, as on the command line.
     """
     session = Session(spark)
     session.require_spark()
+    if project is not None:
+        from sqlstream.project import enter, nearest_project
+
+        of_folder = nearest_project(project)
+        if of_folder is not None:
+            enter(session, of_folder)
     for key, value in options.items():
         session.workspace.settings.set(key, value)
     return session
@@ -66,6 +79,7 @@ class Session:
     def __init__(self, spark: SparkSession | str | None = None) -> None:
         self.workspace = Workspace()
         self._runner = Runner(spark)
+        self._start_spark_for_catalogs()
         self._batches = Batches(self._runner)
         self._closed = False
 
@@ -95,8 +109,13 @@ class Session:
         match statement:
             case nodes.Query():
                 return self._query(statement, text)
+            case nodes.Insert(overwrite=True):
+                return self._overwrite(statement, text)
             case nodes.Insert() | nodes.StatementSet():
                 return self._insert(statement, text)
+            case nodes.Truncate():
+                self._truncate(truncated_table(statement, self.workspace.catalog))
+                return OK
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
             case nodes.CompilePlan():
@@ -164,7 +183,11 @@ class Session:
         """A session on the same Spark whose definitions and settings start as this one's and change on their own."""
         forked = copy(self)
         forked.workspace = self.workspace.copy()
+        forked._start_spark_for_catalogs()
         return forked
+
+    def _start_spark_for_catalogs(self) -> None:
+        self.workspace.catalog.spark = lambda: self._runner.spark.get(self.workspace.settings)
 
     @property
     def spark(self) -> SparkSession:
@@ -209,11 +232,42 @@ class Session:
             define(statement, trial, text)
             with hiding(trial.settings.secrets):
                 self._runner.spark.apply(trial.settings)
+        before = self._table_before(statement)
         changed = define(statement, self.workspace, text)
-        if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
-            connector(changed.connector).drop(self._runner.folders.root, changed)
+        for table in before:
+            self._forget_rows(statement, table, changed)
         note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
         return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
+
+    def _table_before(self, statement: nodes.Statement) -> list[Table]:
+        """The tables that a definition drops, replaces or renames."""
+        catalog = self.workspace.catalog
+        match statement:
+            case nodes.CreateTable(replace=True) | nodes.AlterTable() | nodes.Drop(kind="TABLE"):
+                table = self._known_table(statement.name)
+                return [] if table is None else [table]
+            case nodes.Drop(kind="DATABASE", cascade=True):
+                try:
+                    return catalog.tables(catalog.namespace(statement.name))
+                except SqlStreamError:
+                    return []
+        return []
+
+    def _known_table(self, name: nodes.Name) -> Table | None:
+        """The table as far as there is one whose definition can be read."""
+        try:
+            relation = self.workspace.catalog.required(name)
+        except SqlStreamError:
+            return None
+        return relation if isinstance(relation, Table) else None
+
+    def _forget_rows(self, statement: nodes.Statement, before: Table, changed: object) -> None:
+        """What the session holds of the rows of a table goes with the table, or takes its new name."""
+        kind, folder = connector(before.connector), self._runner.folders.root
+        if not isinstance(statement, nodes.AlterTable):
+            kind.drop(folder, before)
+        elif isinstance(changed, Table) and changed.name != before.name:
+            kind.rename(folder, before, changed)
 
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
@@ -237,19 +291,44 @@ class Session:
             job.wait()
         return job
 
+    def _overwrite(self, statement: nodes.Insert, text: str) -> Job:
+        """The rows that are there go when the new ones are known, or their job is about to start."""
+        plan, table = chosen_to_overwrite(statement, self.workspace)
+        if isinstance(plan, Batch):
+            job = self._batches.insert(plan, self.workspace, text, before=lambda: self._truncate(table))
+        else:
+            assert not isinstance(plan, Output)
+            self._truncate(table)
+            job = self._runner.start(plan, self.workspace, to_sql(statement))
+        if self.workspace.settings["table.dml-sync"]:
+            job.wait()
+        return job
+
+    def _truncate(self, table: Table) -> None:
+        truncate = connector(table.connector).truncate
+        assert truncate is not None, table.connector
+        truncate(self._runner.folders.root, table)
+
     def _create_as(self, statement: nodes.CreateTable, text: str) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
-        table = self.table_of_query(statement, statement.query)
-        if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
+        path = catalog.path(statement.name)
+        table, stored, columns = self.table_of_query(statement, statement.query)
+        replaced, entry = self._table_before(statement), catalog.entry("relation", path)
+        if not create_table(statement, table, stored, catalog):
             return OK
+        for before in replaced:
+            self._forget_rows(statement, before, table)
         try:
-            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span), text)
+            return self._insert(nodes.Insert(statement.name, statement.query, columns, span=statement.span), text)
         except SqlStreamError:
             catalog.drop("TABLE", statement.name)
+            if replaced and entry is not None:
+                before_text = entry.stored if isinstance(entry, Bound) else entry
+                catalog.create(statement.name, replaced[0], temporary=statement.temporary, stored=before_text)
             raise
 
-    def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> Table:
+    def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> CreatedAs:
         """The table that CREATE TABLE … AS declares; Spark tells the columns of a batch."""
         plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
         if not isinstance(plan, Batch):

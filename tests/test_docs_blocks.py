@@ -69,6 +69,10 @@ SHAPES = {
 
 NOT_RUN = {
     ("README.md", "make demo"): "the two commands, which CI runs",
+    (
+        "docs/catalogs.md",
+        "sqlstream run daily.sql",
+    ): "a script of its reader; tests/sqlstream/test_project.py has profiles",
     ("docs/clusters.md", "sqlstream run job.sql"): "clusters of its reader",
     ("docs/clusters.md", "spark-submit --master spark"): "a cluster",
     ("docs/clusters.md", "python -m venv env"): "YARN",
@@ -313,7 +317,10 @@ def test_tests_that_run_blocks_are_there():
 def test_blocks_have_a_language_that_is_checked_or_none():
     """Without one stand help texts, messages and drawings; no command hides among them."""
     for block in ALL:
-        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "ebnf", ""}, (block.page, block.line)
+        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "toml", "ebnf", ""}, (
+            block.page,
+            block.line,
+        )
         first = block.text.split(maxsplit=1)[0] if block.text.strip() else ""
         generated = block.page in {"docs/cli.md"}
         if block.language == "" and not generated:

@@ -129,9 +129,10 @@ class _Resolver:
         if view in self._inside:
             raise self._located(bind_error("SS222", f'view "{view.name}" refers to itself', node))
         self.views.setdefault(view.name.casefold(), view)
-        self._inside = (*self._inside, view)
+        catalog = self._catalog
+        self._inside, self._catalog = (*self._inside, view), catalog.within(view.namespace)
         query = self.resolved(view.query, frozenset())
-        self._inside = self._inside[:-1]
+        self._inside, self._catalog = self._inside[:-1], catalog
         given = node.args.get("alias")
         renamed = given.columns if given is not None and given.columns else view.columns
         columns = [c.copy() if isinstance(c, exp.Expr) else exp.to_identifier(c, quoted=True) for c in renamed]

@@ -11,7 +11,7 @@ from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
-from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.catalog import Catalog, View
 from sqlstream.planner.nodes import Field, Node
 
 
@@ -58,8 +58,9 @@ class Context:
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
-    def inside_view(self, name: str) -> Context:
-        return replace(self, queries={}, views=(*self.views, name.casefold()), problems={}, around=_nothing)
+    def inside_view(self, view: View) -> Context:
+        views, catalog = (*self.views, view.name.casefold()), self.catalog.within(view.namespace)
+        return replace(self, catalog=catalog, queries={}, views=views, problems={}, around=_nothing)
 
     def report(self, error: SqlStreamError | Diagnostic) -> None:
         """Note a mistake and go on, so that one attempt shows all of them."""

@@ -29,7 +29,6 @@ from sqlstream.planner.binder.top_n import check_order
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.match_conditions import match_conditions
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
 from sqlstream.planner.naming import Names, extended, field_name, field_of, passed, shown_name
@@ -41,7 +40,7 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.matches import Skip, SkipTo
+from sqlstream.udfs.match.skipping import Skip, SkipTo
 
 WRONG_ORDER, WRONG_VARIABLE, WRONG_CALL, WRONG_PATTERN = "SS680", "SS681", "SS682", "SS683"
 ENDLESS, WRONG_SKIP, WRONG_TIME = "SS684", "SS685", "SS687"
@@ -134,6 +133,8 @@ class _Matching:
             self._within(automaton, {defined.variable for defined in definitions}),
             all_rows,
         )
+        from sqlstream.planner.match_conditions import match_conditions  # with kernels, which need pyarrow
+
         try:
             match_conditions(definitions, defining.found, context.catalog.function)
         except BindError as error:

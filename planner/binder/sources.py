@@ -38,7 +38,7 @@ from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.temporal_joins import temporal_join
 from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
-from sqlstream.planner.catalog import Table, TimeDomain, View
+from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
@@ -243,15 +243,15 @@ def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> 
     """The view's query in a scope of its own; its mistakes say where they are."""
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
-    inside = context.inside_view(view.name)
+    inside = context.inside_view(view)
 
-    def bound() -> Relation:
-        relation = bind_query(view.query, inside)
+    def bound(catalog: Catalog) -> Relation:
+        relation = bind_query(view.query, replace(inside, catalog=catalog))
         inside.stop_if_wrong()
         return relation
 
     try:
-        relation = context.catalog.remembered((view.name.casefold(), context.settings), bound)
+        relation = inside.catalog.remembered(view, context.settings, bound)
     except SqlStreamError as error:
         raise _in_view(error, view) from None
     return Relation(relation.node, view.columns or relation.names)

@@ -22,6 +22,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.inserts import insert_into
+from sqlstream.planner.binder.partitions import without_partition
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
@@ -51,7 +52,9 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAU
 @with_room
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
-    table = optioned(_target(statement.target, catalog), statement.hint, catalog, settings.dynamic_options)
+    target = _target(statement.target, catalog)
+    table = optioned(target, statement.hint, catalog, settings.dynamic_options)
+    statement = without_partition(statement, catalog)
     relation = _whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement, settings)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
@@ -109,7 +112,7 @@ def bind_statement_set(
 def refuse_statement(statement: Statement) -> None:
     """UnsupportedError for statements that parse and are not executed."""
     match statement:
-        case Use():
+        case Use(kind="MODULE"):
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
 
 

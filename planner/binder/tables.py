@@ -9,7 +9,15 @@ from sqlglot import exp
 
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import Column as ColumnDef
-from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
+from sqlstream.grammar.nodes import (
+    ComputedColumn,
+    CreateTable,
+    MetadataColumn,
+    NamedColumn,
+    Option,
+    PhysicalColumn,
+    WatermarkDef,
+)
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
@@ -60,11 +68,11 @@ def _pairs(options: Iterable[Option], context: Context) -> Iterable[tuple[str, s
 
 def _columns(create: CreateTable, context: Context) -> tuple[Column, ...]:
     _check_duplicates(create.columns, context)
-    stored = tuple(_stored(c) for c in create.columns if not isinstance(c, ComputedColumn))
+    kept = [c for c in create.columns if not isinstance(c, NamedColumn)]
+    assert len(kept) == len(create.columns), "names alone are columns of a query"
+    stored = tuple(_stored(c) for c in kept if not isinstance(c, ComputedColumn))
     relation = _relation(create, stored)
-    return tuple(
-        _computed(c, relation, context) if isinstance(c, ComputedColumn) else _stored(c) for c in create.columns
-    )
+    return tuple(_computed(c, relation, context) if isinstance(c, ComputedColumn) else _stored(c) for c in kept)
 
 
 def _check_duplicates(columns: Iterable[ColumnDef], context: Context) -> None:

@@ -22,6 +22,7 @@ from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.partitions import without_partition
 from sqlstream.planner.binder.values import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
@@ -54,6 +55,8 @@ class Batch:
 
 def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
     """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement."""
+    if isinstance(statement, nodes.Insert):
+        statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
         case "streaming":
             return plan_of(statement, workspace)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from sqlstream.catalog import DEFAULT
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes
 from sqlstream.grammar.spans import mark, span_of
@@ -60,7 +61,7 @@ def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType
 def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
     """The workspace in which the job finds the result; it has no checkpoint that outlives the session."""
     own_workspace = workspace.copy()
-    name = nodes.Name((result.name,), span=Span(0, 0))
+    name = nodes.Name((*DEFAULT, result.name), span=Span(0, 0))
     own_workspace.catalog.create(name, result)
     for key in _PER_JOB:
         own_workspace.settings.reset(key)
@@ -70,7 +71,9 @@ def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
 
 def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace) -> Root:
     """The plan of the job. SqlStreamError where the columns do not fit, as of any INSERT."""
-    query = exp.select("*").from_(exp.Table(this=exp.to_identifier(result.name, quoted=True)))
+    catalog, database = (exp.to_identifier(name, quoted=True) for name in DEFAULT)
+    named = exp.Table(this=exp.to_identifier(result.name, quoted=True), db=database, catalog=catalog)
+    query = exp.select("*").from_(named)
     span = span_of(statement.query)
     if span is not None:
         mark(query, span.start, span.end)

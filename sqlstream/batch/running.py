@@ -64,8 +64,9 @@ class Batches:
         run = self._run(_QUERY, analyzed, lambda: analyzed.rows.toArrow().rename_columns(names), script)
         return run, analyzed.columns
 
-    def insert(self, batch: Batch, workspace: Workspace, script: str) -> Job:
-        """Computes the rows, then starts the job that writes them. SqlStreamError for what is wrong with either."""
+    def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
+        """Computes the rows, then calls ``before`` and starts the job that writes them. SqlStreamError for what is
+        wrong with either."""
         from sqlstream.batch.inserts import plan_of_insert, stored_result, workspace_of_insert, write
 
         statement = batch.statement
@@ -85,6 +86,7 @@ class Batches:
         except BaseException:
             run.stop()
             raise
+        before()
         return self._runner.start(plan, inside, to_sql(statement))
 
     def _run(self, name: str, analyzed: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:

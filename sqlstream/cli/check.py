@@ -38,10 +38,10 @@ def command(
     files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
 ) -> int:
     """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
-    from sqlstream.session import connect
+    from sqlstream.cli.sessions import open_session
 
     scripts = read_scripts(files, statements, parameters)
-    with connect() as session:
+    with open_session(None, ()) as session:
         mistakes = check_scripts(scripts, session)
     for name, diagnostic in mistakes:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)

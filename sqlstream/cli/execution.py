@@ -30,7 +30,7 @@ _WAIT_SECONDS = 0.2
 
 def is_text(statement: Statement) -> bool:
     """True for statements that answer with lines of text, which a frame would spoil."""
-    return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what == "CREATE TABLE")
+    return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what.startswith("CREATE "))
 
 
 class Execution:

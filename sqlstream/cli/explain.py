@@ -48,7 +48,8 @@ def command(
 ) -> int | None:
     """Show the plans of the queries and INSERTs of scripts."""
     scripts = read_scripts(files, statements, parameters)
-    with open_session(master, settings) as session, working("planning"):
+    with open_session(master, settings) as opened, working("planning"):
+        session = opened.fork()  # nothing that the scripts define is kept
         plans = []
         for script in scripts:
             with named(script, scripts):
@@ -86,7 +87,8 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
     from sqlstream.grammar.nodes import CreateTable
+    from sqlstream.statements.definitions import create_table
 
     if isinstance(statement, CreateTable) and statement.query is not None:
-        table = session.table_of_query(statement, statement.query)
-        session.workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+        table, stored, _ = session.table_of_query(statement, statement.query)
+        create_table(statement, table, stored, session.workspace.catalog)

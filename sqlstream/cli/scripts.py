@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from sqlstream.cli.env_file import env_file_option
+from sqlstream.cli.project_option import current_project, project_option
 from sqlstream.cli.text_files import read_text, require_text
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.python_path import importable
@@ -36,6 +37,7 @@ def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
     for decorate in (
         env_file_option,
+        project_option,
         click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
         click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
         click.argument("files", nargs=-1, metavar="[FILE]..."),
@@ -57,7 +59,9 @@ def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
     """The scripts of a command line, files first, parameters put in; a usage error where there are none."""
-    return substitute(written_scripts(files, statements), pairs(parameters, "--param"))
+    given = pairs(parameters, "--param")
+    project = current_project()
+    return substitute(written_scripts(files, statements), given, {} if project is None else project.variables)
 
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
@@ -109,11 +113,15 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
-def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list[Script]:
+def substitute(
+    scripts: Sequence[Script], parameters: Mapping[str, str], variables: Mapping[str, str] | None = None
+) -> list[Script]:
     """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses.
 
-    One in an option that is no parameter, but a variable of the environment, stays: its job looks it up.
+    One in an option that is no parameter, but a variable of the project or of the environment, stays: definitions keep
+    it, and their jobs look it up.
     """
+    known = variables or {}
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
     if parameters:
         used |= {name for script in scripts for name in _named(script.text)}
@@ -121,23 +129,33 @@ def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list
         where = f"there is no ${{{unused[0]}}} and no :{unused[0]}"
         raise click.UsageError(f'no script uses the parameter "{unused[0]}": {where}')
     for script in scripts:
-        if unknown := [_unknown(script, match) for match in _missing(script, parameters)]:
+        if unknown := [_unknown(script, match) for match in _missing(script, {**known, **parameters})]:
             with named(script, scripts):
                 raise ParseError.of(unknown)
-    if not parameters:
+    if not parameters and not known:
         return list(scripts)
     from sqlstream.arguments import literal_of_text
 
     literals = {name: literal_of_text(value) for name, value in parameters.items()}
-    return [Script(script.name, _filled(script.text, parameters, literals)) for script in scripts]
+    return [Script(s.name, _filled(_put_in(s.text, parameters, known), literals)) for s in scripts]
 
 
-def _filled(text: str, parameters: Mapping[str, str], literals: Mapping[str, str]) -> str:
-    """``${name}`` is the value as it is written, ``:name`` a literal of it."""
+def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> str:
+    """``${name}`` is the value as it is written."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] in parameters or match[1] not in variables:
+            return parameters.get(match[1], match[0])
+        return match[0] if option_at(text, match.start()) is not None else variables[match[1]]
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _filled(text: str, literals: Mapping[str, str]) -> str:
+    """``:name`` is a literal of the value."""
     from sqlstream.arguments import with_values
 
-    filled = _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), text)
-    return with_values(filled, literals) if _named(filled) & literals.keys() else filled
+    return with_values(text, literals) if _named(text) & literals.keys() else text
 
 
 def _named(text: str) -> set[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sqlstream.cli.project_option import current_project
 from sqlstream.cli.scripts import pairs
 from sqlstream.cli.text_files import read_text, require_text
 from sqlstream.errors import SqlStreamError
@@ -70,13 +71,21 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def open_session(master: str | None, settings: Sequence[str]) -> Session:
-    """A session with the settings of ``--set``; a wrong one is a usage error. Both may name environment variables."""
+    """A session of the project with the settings of ``--set``; a wrong one is a usage error. Both options may name
+    environment variables."""
     if not require_text("local" if master is None else master, "--master").strip():
         raise click.UsageError("--master is empty")
     from sqlstream.connectors.secrets import resolved
+    from sqlstream.project import enter
     from sqlstream.session import connect
 
+    project = current_project()
     try:
-        return connect(resolved({"--master": master})["--master"], **pairs(settings, "--set"))
+        session = connect(resolved({"--master": master})["--master"])
+        if project is not None:
+            enter(session, project)
+        for key, value in pairs(settings, "--set").items():
+            session.workspace.settings.set(key, value)
     except SqlStreamError as error:
         raise click.UsageError(str(error)) from error
+    return session

@@ -8,6 +8,7 @@ import click
 
 from sqlstream.cli.env_file import env_file_option
 from sqlstream.cli.output import FORMATS
+from sqlstream.cli.project_option import project_option
 from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.cli.text_files import require_text
 from sqlstream.python_path import importable
@@ -30,6 +31,7 @@ Examples:
 @click.command("shell", epilog=_EPILOG)
 @session_options
 @env_file_option
+@project_option
 @click.option("--command", "-c", "commands", multiple=True, metavar="SQL", help="Run this, and leave.")
 @click.option("--file", "-f", "files", multiple=True, metavar="FILE", help="Run a file, and leave; before those of -c.")
 @click.option("--interactive", "-i", "stays", is_flag=True, help="Stay behind -f and -c.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sqlstream.cli.project_option import current_project, project_option
 from sqlstream.cli.scripts import pairs
 from sqlstream.cli.status import working
 from sqlstream.cli.text_files import require_writable
@@ -31,6 +32,7 @@ Examples:
 @click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
 @click.option("--select", metavar="TEXT", help="Only the files whose path contains TEXT.")
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
+@project_option
 def command(directory: Path, report: Path | None, select: str | None, settings: tuple[str, ...]) -> int:
     """Run case files: inputs, clock steps and expected outputs of queries."""
     from sqlstream.testing.case_format import case_files
@@ -43,9 +45,10 @@ def command(directory: Path, report: Path | None, select: str | None, settings: 
         raise click.UsageError(f'there is no case file (*.json){beside} at "{directory}"')
     if report is not None:
         require_writable(report)
+    project = current_project()
     try:
-        LocalSession(given).close()
+        LocalSession(given, project).close()
     except SqlStreamError as error:
         raise click.UsageError(str(error)) from error
     with working("running cases") as status:
-        return main(directory, report, select, given, status.hidden)
+        return main(directory, report, select, given, status.hidden, project=project)

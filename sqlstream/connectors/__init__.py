@@ -26,6 +26,7 @@ NAMES = (
     "rate",
     "redis",
     "socket",
+    "spark",
     "sqlite",
     "test",
     "upsert-kafka",

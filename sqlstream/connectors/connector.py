@@ -122,6 +122,7 @@ WriteBatches = Callable[[Environment, Table], BatchWriter]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
 Inspect = Callable[[Table, tuple[str, ...]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
+Rename = Callable[[Path, Table, Table], None]
 RequireIntact = Callable[[Environment, Table, Stay | None, bool], None]
 MakeLookup = Callable[["Environment", Table, Request], LookupSource]
 
@@ -170,6 +171,10 @@ def _keep(directory: Path, table: Table) -> None:
     return None
 
 
+def _stays(directory: Path, before: Table, after: Table) -> None:
+    return None
+
+
 def _no_check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     return ()
 
@@ -204,7 +209,8 @@ class Connector:
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
-    ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
+    ``drop(directory, table)`` removes what the session's scratch folder holds of a table, ``rename`` gives it the name
+    of another one. ``truncate(directory, table)`` removes its rows, wherever they are; None: that is not done.
     ``metadata`` are the keys of METADATA columns with their natural types, ``metadata_of(table)`` more of them, which a
     format has.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
@@ -237,6 +243,8 @@ class Connector:
     ready: Check = _no_check
     inspect: Inspect = _nothing_wrong
     drop: Drop = _keep
+    truncate: Drop | None = None
+    rename: Rename = _stays
     poll_ms: Callable[[Table], int | None] = _at_once
     metadata: tuple[tuple[str, DataType], ...] = ()
     metadata_of: Callable[[Table], Mapping[str, DataType]] = _no_metadata

@@ -7,6 +7,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -560,6 +561,20 @@ def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
 
 
+def truncate(directory: Path, table: Table) -> None:
+    """Empties the directory of a table; ConnectorError SS508 where the path is none, or not of this machine."""
+    path = table.option("path") or ""
+    local = local_path(path)
+    if local is None or glob.has_magic(local) or Path(local).is_file():
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is no directory of this machine'
+        raise ConnectorError(PATH_ERROR, message, hint="Remove the files where they are.")
+    try:
+        for entry in [*Path(local).iterdir()] if Path(local).exists() else []:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    except OSError as error:
+        raise SqlStreamError.of([_unusable(table, local, error)]) from None
+
+
 def place(table: Table) -> str:
     path = table.option("path") or ""
     local = local_path(path)
@@ -703,6 +718,7 @@ CONNECTOR = Connector(
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
     metadata_of=metadata_of,
     lookup=lookup,
+    truncate=truncate,
     filters=filters,
     place=place,
     require_intact=require_intact,

@@ -31,7 +31,7 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
-from sqlstream.types import DataType
+from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
@@ -45,7 +45,14 @@ METADATA = {
     "timestamp": ("timestamp", DataType("TIMESTAMP")),
     "timestamp-type": ("timestampType", DataType("INT")),
     "key": ("key", DataType("BINARY")),
+    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
 }
+_HEADERS = "headers"
+_LAST_HEADERS = (
+    "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
+)
+"""A key may come several times among the headers: the last one counts, as in Flink."""
+_TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
 _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
@@ -102,7 +109,19 @@ def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column
 
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
-    return {name: F.col(METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
+    return {name: F.expr(_told(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
+
+
+def _told(key: str, type_: str) -> str:
+    """The metadata as Spark's SQL; the type of a time has a number, and as a text Flink's name."""
+    if key == _HEADERS:
+        return _LAST_HEADERS
+    return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
+
+
+def header_options(table: Table) -> dict[str, str]:
+    """Spark reads headers only where it is told to."""
+    return {"includeHeaders": "true"} if any(c.metadata_key == _HEADERS for c in table.columns) else {}
 
 
 def place_of_message() -> Column:
@@ -114,7 +133,7 @@ def place_of_message() -> Column:
 
 def source_options(table: Table) -> dict[str, str]:
     """Spark's Kafka options for Flink's, with their secrets."""
-    return start_options(resolved(CONNECTOR.values(table)))
+    return start_options(resolved(CONNECTOR.values(table))) | header_options(table)
 
 
 def start_options(values: Mapping[str, Any]) -> dict[str, str]:

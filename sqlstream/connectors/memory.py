@@ -88,6 +88,23 @@ def drop(directory: Path, table: Table) -> None:
     shutil.rmtree(_folder(directory, table), ignore_errors=True)
 
 
+def rename(directory: Path, before: Table, after: Table) -> None:
+    """Moves the rows. Spark's logs hold the whole paths of their files, which become those of the new folder."""
+    old, new = _folder(directory, before), _folder(directory, after)
+    if not old.exists():
+        return
+    old.rename(new)
+    for entry in new.glob("*/_spark_metadata/*"):
+        if entry.name.startswith("."):
+            entry.unlink()  # the checksum of an entry
+        else:
+            entry.write_bytes(entry.read_bytes().replace(_in_logs(old), _in_logs(new)))
+
+
+def _in_logs(folder: Path) -> bytes:
+    return f"{folder.absolute().as_uri().removeprefix('file://')}/".encode()
+
+
 CONNECTOR = Connector(
     name="memory",
     doc="Rows kept until the session closes: written by INSERT, by PRIMARY KEY where there is one; read as a bounded "
@@ -98,4 +115,6 @@ CONNECTOR = Connector(
     takes_changes=declared_or_upserts,
     bounded=lambda table: True,
     drop=drop,
+    truncate=drop,
+    rename=rename,
 )

@@ -15,6 +15,7 @@ from sqlstream.connectors.kafka import (
     BOUNDED_MODE,
     CLIENT_OPTIONS,
     METADATA,
+    header_options,
     is_bounded,
     metadata_columns,
     place_of_message,
@@ -55,6 +56,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     require_jar(environment.spark)
     values = resolved(CONNECTOR.values(table))
     options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
+    options |= header_options(table)
     messages = environment.spark.readStream.format("kafka").options(**options).load()
     return rows_of_messages(messages, table, columns)
 

@@ -9,7 +9,14 @@ Imports nothing of the product, because errors and workers need it, too.
 """
 
 from sqlstream.secrets.known import NO_SECRETS, Secrets
-from sqlstream.secrets.options import is_harmless_header, is_known, may_be_secret, secret_texts, shown_value
+from sqlstream.secrets.options import (
+    has_secret_name,
+    is_harmless_header,
+    is_known,
+    may_be_secret,
+    secret_texts,
+    shown_value,
+)
 from sqlstream.secrets.pieces import MASK, REFERENCE
 from sqlstream.secrets.scripts import option_at, secrets_of_script, shown_script
 from sqlstream.secrets.urls import is_clear
@@ -19,6 +26,7 @@ __all__ = [
     "NO_SECRETS",
     "REFERENCE",
     "Secrets",
+    "has_secret_name",
     "is_clear",
     "is_harmless_header",
     "is_known",

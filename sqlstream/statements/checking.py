@@ -10,11 +10,13 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
+from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.definitions import create_table, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
 from sqlstream.statements.plan_files import planned
+from sqlstream.statements.replacing_rows import chosen_to_overwrite, truncated_table
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,14 +54,16 @@ def script_warnings(text: str) -> tuple[Diagnostic, ...]:
 def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratch: Workspace) -> bool:
     if isinstance(chosen(nodes.Query(query, span=statement.span), scratch), Batch):
         return False  # only Spark knows its columns
-    table = table_of_query(statement, scratch)
-    scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+    table, stored, _ = table_of_query(statement, scratch)
+    create_table(statement, table, stored, scratch.catalog)
     return True
 
 
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
     """False where what the statement defines stays unknown."""
     match statement:
+        case nodes.Insert(overwrite=True):
+            chosen_to_overwrite(statement, scratch)
         case nodes.Query() | nodes.Insert():
             chosen(statement, scratch)
         case nodes.StatementSet():
@@ -74,6 +78,8 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
             pass  # its file may be written by the script
         case nodes.Set(key=None):
             pass
+        case nodes.Truncate():
+            truncated_table(statement, scratch.catalog)
         case _ if is_job_statement(statement):
             pass  # which jobs there are shows when the script runs
         case _ if isinstance(statement, DEFINITIONS):

@@ -1,4 +1,4 @@
-"""Definitions back to statements: what SHOW CREATE TABLE prints."""
+"""Definitions back to statements: what SHOW CREATE TABLE and SHOW CREATE VIEW print."""
 
 from __future__ import annotations
 
@@ -6,16 +6,52 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.catalog import Catalog, Mount, Path, full_name
+from sqlstream.catalogs.store import Bound
 from sqlstream.connectors.secrets import masked
 from sqlstream.grammar import format_script, nodes, parse_query, to_sql
-from sqlstream.planner.catalog import Column, Table, Watermark
+from sqlstream.planner.catalog import Column, Table, View, Watermark
 from sqlstream.planner.durations import as_interval
 from sqlstream.types import DataType
 
 
-def create_table_text(table: Table) -> str:
+def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
     """The CREATE TABLE that declares ``table``, laid out, its secrets masked."""
-    return format_script(to_sql(create_table(replace(table, options=masked(table.options))))).strip()
+    statement = definition_of(table, catalog, path)
+    shown = masked((option.key, option.value) for option in statement.options)
+    temporary = catalog.is_temporary("relation", path)
+    options = tuple(nodes.Option(key, value) for key, value in shown)
+    return _laid_out(replace(statement, name=printed_name(path), options=options, temporary=temporary))
+
+
+def create_view_text(view: View, catalog: Catalog, path: Path) -> str:
+    """The CREATE VIEW of ``view``, laid out."""
+    temporary = catalog.is_temporary("relation", path)
+    return _laid_out(nodes.CreateView(printed_name(path), view.query, view.columns, temporary=temporary))
+
+
+def create_catalog_text(mount: Mount) -> str:
+    """The CREATE CATALOG of a catalog, laid out, its secrets masked."""
+    options = tuple(nodes.Option(key, value) for key, value in masked(mount.options))
+    return _laid_out(nodes.CreateCatalog(nodes.Name((mount.name,)), options, comment=mount.comment))
+
+
+def _laid_out(statement: nodes.CreateTable | nodes.CreateView | nodes.CreateCatalog) -> str:
+    return format_script(to_sql(statement)).strip()
+
+
+def printed_name(path: Path) -> nodes.Name:
+    """Plain in the default database, else with all parts."""
+    return nodes.Name(path[2:] if full_name(path) == path[2] else path)
+
+
+def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
+    """The statement that defines the table under its bare name: the one it was created by, or made of its columns."""
+    entry = catalog.entry("relation", path)
+    stored = entry.stored if isinstance(entry, Bound) else entry
+    if stored is not None and isinstance(stored.statement, nodes.CreateTable):
+        return replace(stored.statement, if_not_exists=False, replace=False, must_exist=False, temporary=False)
+    return replace(create_table(table), name=nodes.Name((path[2],)))
 
 
 def create_table(table: Table) -> nodes.CreateTable:

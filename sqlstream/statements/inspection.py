@@ -9,7 +9,14 @@ from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table, View
 from sqlstream.results import Rows
 from sqlstream.statements.functions import describe_function_named
-from sqlstream.statements.show import describe_table, describe_view, show
+from sqlstream.statements.show import (
+    describe_catalog,
+    describe_database,
+    describe_table,
+    describe_view,
+    described_more,
+    show,
+)
 from sqlstream.workspace import Workspace
 
 UNKNOWN_COLUMNS = "SS601"
@@ -20,21 +27,41 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
     refuse_statement(statement)
     match statement:
         case nodes.Show():
-            return show(statement, workspace.catalog)
+            return show(statement, workspace.catalog, lambda name: _described(name, workspace))
         case nodes.Describe(kind="FUNCTION"):
             return describe_function_named(statement.name, workspace.catalog)
+        case nodes.Describe(kind="CATALOG"):
+            return describe_catalog(workspace.catalog.mount(str(statement.name), statement.name), statement.extended)
+        case nodes.Describe(kind="DATABASE"):
+            catalog, _ = workspace.catalog.namespace(statement.name)
+            return describe_database(workspace.catalog.database(statement.name), catalog, statement.extended)
         case nodes.Describe():
-            return _describe(statement.name, workspace)
+            return described_more(_described(statement.name, workspace), statement, workspace.catalog)
+        case nodes.DescribeQuery():
+            return _describe_query(statement, workspace)
     raise TypeError(type(statement).__name__)
 
 
-def _describe(name: nodes.Name, workspace: Workspace) -> Rows:
+def _describe_query(statement: nodes.DescribeQuery, workspace: Workspace) -> Rows:
+    """The columns of a query. BindError SS601 where only Spark knows them."""
+    try:
+        plan = bind_query(statement.query, workspace.catalog)
+    except SqlStreamError as error:
+        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+            raise
+        message = "the columns of this query are known to Spark alone, because it runs as a batch"
+        hint = "Run it with LIMIT 1, which shows them."
+        raise BindError(UNKNOWN_COLUMNS, message, statement.span, hint=hint) from None
+    return describe_view(plan.names, plan.schema)
+
+
+def _described(name: nodes.Name, workspace: Workspace) -> Rows:
     catalog = workspace.catalog
     relation = catalog.required(name)
     if isinstance(relation, Table):
         return describe_table(relation)
     try:
-        plan = bind_query(relation.query, catalog)
+        plan = bind_query(relation.query, catalog.within(relation.namespace))
     except SqlStreamError as error:
         raise _unknown_columns(relation, name, workspace, error) from None
     return describe_view(relation.columns or plan.names, plan.schema)

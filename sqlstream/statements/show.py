@@ -3,38 +3,91 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlstream import connectors
-from sqlstream.catalog import DOES_NOT_EXIST, Catalog
+from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, full_name
+from sqlstream.catalogs.store import Database
+from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
-from sqlstream.planner.catalog import Column, Function, Table, TimeDomain
+from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.durations import as_interval
 from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.planner.nodes import Schema
+from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
-from sqlstream.statements.ddl import create_table_text
+from sqlstream.statements.ddl import create_catalog_text, create_table_text, create_view_text
+from sqlstream.statements.partitions import partitions
 
 _Line = tuple[str, ...]
 
 
-def show(statement: nodes.Show, catalog: Catalog) -> Rows:
-    """TABLES (with views, as in Flink), VIEWS, FUNCTIONS, CONNECTORS, CREATE TABLE."""
+def show(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Name], Rows]) -> Rows:
+    """What SHOW lists; ``described`` gives the columns of a table or view."""
+    names = statement.names
     match statement.what:
-        case "TABLES":
-            return _named(("table name",), [(name,) for name in catalog.relation_names()], statement.names)
-        case "VIEWS":
-            return _named(("view name",), [(view.name,) for view in catalog.views()], statement.names)
-        case "USER FUNCTIONS":
-            return _named(_FUNCTION, _users(catalog.functions()), statement.names)
-        case "FUNCTIONS":
-            return _named(_FUNCTION, [*_users(catalog.functions()), *_built_in()], statement.names)
         case "CONNECTORS":
-            return _named(_CONNECTOR, _connectors(), statement.names)
-    assert statement.what == "CREATE TABLE" and statement.name is not None, statement.what
-    return Rows.of_text(("result",), [(create_table_text(_table(statement.name, catalog)),)])
+            return _named(_CONNECTOR, _connectors(), names)
+        case "CATALOGS":
+            return _named(("catalog name",), [(mount.name,) for mount in catalog.mounts()], names)
+        case "DATABASES":
+            return _named(("database name",), _databases(statement.name, catalog), names)
+        case "CURRENT CATALOG":
+            return Rows.of_text(("current catalog name",), [(catalog.current[0],)])
+        case "CURRENT DATABASE":
+            return Rows.of_text(("current database name",), [(catalog.current[1],)])
+        case "TABLES" | "VIEWS" | "FUNCTIONS" | "USER FUNCTIONS":
+            namespace = catalog.namespace(statement.name or nodes.Name((), span=statement.span))
+            return _named(_HEADS[statement.what], _LISTS[statement.what](catalog, namespace), names)
+    return _show_one(statement, catalog, described)
+
+
+def _show_one(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Name], Rows]) -> Rows:
+    """Of one table, view or catalog."""
+    assert statement.name is not None, statement.what
+    match statement.what:
+        case "COLUMNS":
+            columns = described(statement.name)
+            return _named(columns.columns, columns.fetchall(), statement.names)
+        case "PARTITIONS":
+            return Rows.of_text(("partition name",), [(name,) for name in partitions(statement, catalog)])
+        case "CREATE CATALOG":
+            mount = catalog.mount(str(statement.name), statement.name)
+            return Rows.of_text(("result",), [(create_catalog_text(mount),)])
+        case "CREATE VIEW":
+            text = create_view_text(_view(statement.name, catalog), catalog, catalog.path(statement.name))
+            return Rows.of_text(("result",), [(text,)])
+    assert statement.what == "CREATE TABLE", statement.what
+    text = create_table_text(_table(statement.name, catalog), catalog, catalog.path(statement.name))
+    return Rows.of_text(("result",), [(text,)])
+
+
+def _databases(name: nodes.Name | None, catalog: Catalog) -> list[_Line]:
+    mount = catalog.mount(catalog.current[0] if name is None else str(name), name)
+    return [(database.name,) for database in sorted(mount.store.databases(), key=lambda d: d.name)]
+
+
+def _shown_tables(catalog: Catalog, namespace: tuple[str, str]) -> list[_Line]:
+    """With views, as in Flink. A definition that is damaged is told of here, too."""
+    catalog.relations(namespace)
+    return [(name,) for name in catalog.names("relation", namespace)]
+
+
+def _shown_views(catalog: Catalog, namespace: tuple[str, str]) -> list[_Line]:
+    views = {view.name for view in catalog.views(namespace)}
+    names = catalog.names("relation", namespace)
+    return [(name,) for name in names if full_name((*namespace, name)) in views]
+
+
+_Lister = Callable[[Catalog, tuple[str, str]], Iterable[_Line]]
+_LISTS: dict[str, _Lister] = {
+    "TABLES": _shown_tables,
+    "VIEWS": _shown_views,
+    "USER FUNCTIONS": lambda catalog, namespace: _users(catalog.functions(namespace)),
+    "FUNCTIONS": lambda catalog, namespace: [*_users(catalog.functions(namespace)), *_built_in()],
+}
 
 
 def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFilter | None) -> Rows:
@@ -54,7 +107,16 @@ def _passes(name: str, names: nodes.NameFilter) -> bool:
 def _table(name: nodes.Name, catalog: Catalog) -> Table:
     relation = catalog.required(name)
     if not isinstance(relation, Table):
-        raise BindError(DOES_NOT_EXIST, f'"{relation.name}" is a view, not a table', name.span)
+        hint = "Write SHOW CREATE VIEW."
+        raise BindError(DOES_NOT_EXIST, f'"{relation.name}" is a view, not a table', name.span, hint=hint)
+    return relation
+
+
+def _view(name: nodes.Name, catalog: Catalog) -> View:
+    relation = catalog.required(name)
+    if not isinstance(relation, View):
+        hint = "Write SHOW CREATE TABLE."
+        raise BindError(DOES_NOT_EXIST, f'"{relation.name}" is a table, not a view', name.span, hint=hint)
     return relation
 
 
@@ -75,6 +137,12 @@ def _signature(function: Function) -> str:
     return ", ".join(name if type_.is_unknown else f"{name} {type_}" for name, type_ in function.parameters)
 
 
+_HEADS = {
+    "TABLES": ("table name",),
+    "VIEWS": ("view name",),
+    "FUNCTIONS": _FUNCTION,
+    "USER FUNCTIONS": _FUNCTION,
+}
 _CONNECTOR = ("connector name", "source", "sink", "lookup", "description")
 
 
@@ -129,6 +197,48 @@ def _watermark(column: Column, table: Table) -> str | None:
     if watermark is None or watermark.column != column.name:
         return None
     return f"{column.name} - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else column.name
+
+
+def described_more(columns: Rows, statement: nodes.Describe, catalog: Catalog) -> Rows:
+    """With EXTENDED, what else there is to say of the table or view, behind its columns."""
+    if not statement.extended:
+        return columns
+    path = catalog.path(statement.name)
+    relation = catalog.required(statement.name)
+    facts: list[tuple[str, str | None]] = [
+        ("catalog", path[0]),
+        ("database", path[1]),
+        ("kind", "view" if isinstance(relation, View) else "table"),
+        ("temporary", _yes(catalog.is_temporary("relation", path))),
+    ]
+    if isinstance(relation, Table):
+        facts += [
+            ("comment", relation.comment or ""),
+            ("connector", relation.connector),
+            ("bounded", _yes(relation.bounded)),
+            ("changelog", changelog_text(relation.changelog)),
+            *((f"option {key}", value) for key, value in masked(relation.options)),
+        ]
+    detail = [("", "", None, None, None, None), ("# details", "", None, None, None, None)]
+    return Rows.of_text(
+        _DESCRIPTION, [*columns.fetchall(), *detail, *((name, value, None, None, None, None) for name, value in facts)]
+    )
+
+
+_INFO = ("info name", "info value")
+
+
+def describe_catalog(mount: Mount, extended: bool) -> Rows:
+    options = dict(masked(mount.options))
+    facts = [("name", mount.name), ("type", options.pop("type", "")), ("comment", mount.comment or "")]
+    more = [(f"option:{key}", value) for key, value in options.items()]
+    return Rows.of_text(_INFO, [*facts, *(more if extended else ())])
+
+
+def describe_database(database: Database, catalog: str, extended: bool) -> Rows:
+    facts = [("name", database.name), ("catalog", catalog), ("comment", database.comment or "")]
+    more = [(f"option:{key}", value) for key, value in masked(database.options.items())]
+    return Rows.of_text(_INFO, [*facts, *(more if extended else ())])
 
 
 def describe_view(names: Iterable[str], schema: Schema) -> Rows:

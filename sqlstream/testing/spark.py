@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlstream.project import Project, enter
 from sqlstream.session import Session
 from sqlstream.settings import Settings
 from sqlstream.spark.handle import SparkHandle
@@ -67,10 +68,13 @@ class _LocalHandle(SparkHandle):
 
 
 class LocalSession(Session):
-    """A session on the process's Spark session for tests, which starts when it is first needed; with settings."""
+    """A session on the process's Spark session for tests, which starts when it is first needed; with settings, and with
+    those and the catalogs of a project."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, project: Project | None = None) -> None:
         super().__init__()
         self._runner.spark = _LocalHandle(None)
+        if project is not None:
+            enter(self, project)
         for key, value in (settings or {}).items():
             self.workspace.settings.set(key, value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar import parse_script_recovering
-from sqlstream.statements.definitions import DEFINITIONS, define
+from sqlstream.statements.defining import DEFINITIONS, define
 from sqlstream.testing.golden_format import parse_golden
 from sqlstream.workspace import Workspace
 from tests.grammar import dialect_examples
@@ -54,7 +54,7 @@ def seeds() -> tuple[Seed, ...]:
 
 def _workspace(texts: Iterable[str]) -> Workspace:
     """The tables, views and functions that texts of one file create, over those of all tests."""
-    workspace = Workspace(no_tables())
+    workspace = Workspace(no_tables()).copy()  # whose catalogs write no files
     for text in (TABLES, _READ_BY_EXAMPLES, *texts):
         statements, _ = parse_script_recovering(text)
         for statement in statements:

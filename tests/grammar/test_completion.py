@@ -10,8 +10,26 @@ from sqlstream.grammar import expected_after
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("CREATE ", ["FUNCTION", "OR", "TABLE", "TEMPORARY", "VIEW"]),
-        ("SELECT 1; SHOW ", ["CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "USER", "VIEWS"]),
+        ("CREATE ", ["CATALOG", "DATABASE", "FUNCTION", "OR", "SCHEMA", "TABLE", "TEMPORARY", "VIEW"]),
+        (
+            "SELECT 1; SHOW ",
+            [
+                "CATALOGS",
+                "CHECKPOINTS",
+                "COLUMNS",
+                "CONNECTORS",
+                "CREATE",
+                "CURRENT",
+                "DATABASES",
+                "FUNCTIONS",
+                "JOBS",
+                "PARTITIONS",
+                "SCHEMAS",
+                "TABLES",
+                "USER",
+                "VIEWS",
+            ],
+        ),
         ("SELECT ", ["an expression"]),
         ("SELECT a FROM ", ["a table name"]),
         ("SELECT a FROM t WHERE ", ["an expression"]),

@@ -59,8 +59,8 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "42",
             'SS103: unknown statement "42"',
-            "A statement begins with BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, "
-            "INSERT, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, USE, VALUES or WITH.",
+            "A statement begins with ALTER, BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, "
+            "INSERT, REPLACE, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, TRUNCATE, USE, VALUES or WITH.",
         ),
         (
             "UPDATE t SET a = 1",
@@ -85,26 +85,47 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "CREATE INDEX i ON t (a)",
             'SS101: unexpected "INDEX"',
-            'Expected "FUNCTION", "OR", "TABLE", "TEMPORARY" or "VIEW".',
+            'Expected "CATALOG", "DATABASE", "FUNCTION", "OR", "SCHEMA", "TABLE", "TEMPORARY" or "VIEW".',
         ),
         (
-            "CREATE TABLE t (a INT) PARTITIONED BY (a)",
-            'SS101: unexpected "PARTITIONED BY"',
-            "PARTITIONED BY is not part of the dialect.",
+            "ADD JAR '/lib/connector.jar'",
+            "SS106: ADD JAR is not a statement of the dialect",
+            "Connectors and functions are Python here: functions may lie in a module beside the script (CREATE "
+            "FUNCTION). What Spark itself needs, SET 'spark.jars' adds before it starts.",
         ),
         (
-            "INSERT OVERWRITE t SELECT 1",
-            'SS101: unexpected "OVERWRITE"',
-            "Write INSERT INTO: a job appends to its table.",
+            "ANALYZE TABLE t COMPUTE STATISTICS",
+            "SS106: ANALYZE is not a statement of the dialect",
+            "There are no statistics to gather: plans of streams do not depend on them.",
+        ),
+        (
+            "LOAD MODULE hive WITH ('hive-version' = '3.1.3')",
+            "SS106: LOAD is not a statement of the dialect",
+            "All functions of Spark and of the dialect are there always; SHOW FUNCTIONS lists them.",
+        ),
+        (
+            "CALL sys.compact('t')",
+            "SS106: CALL is not a statement of the dialect",
+            "There are no procedures; SAVEPOINT JOB, CHECKPOINT JOB and the like are statements.",
+        ),
+        (
+            "CREATE TABLE t (a INT) LIKE u AS SELECT 1",
+            "SS101: LIKE and AS do not go together",
+            "Leave out one of the two.",
         ),
         (
             "SHOW THINGS",
             'SS101: unexpected "THINGS"',
-            'Expected "CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "USER" or "VIEWS".',
+            'Expected "CATALOGS", "CHECKPOINTS", "COLUMNS", "CONNECTORS", "CREATE", "CURRENT", "DATABASES", '
+            '"FUNCTIONS" or one of 6 more.',
         ),
         ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
         ("SET a b = c", 'SS101: unexpected "a"', "Expected a string."),
-        ("CREATE TABLE t (a)", 'SS101: unexpected ")"', 'Expected "AS" or a type.'),
+        (
+            "CREATE TABLE t (a)",
+            'SS101: column "a" has no type',
+            "Write its type behind it; names alone stand for columns of the query of CREATE TABLE … AS.",
+        ),
         ("CREATE TABLE t (a INT) WITH ('k' 'v')", """SS101: unexpected "v\"""", 'Expected "=".'),
     ],
 )

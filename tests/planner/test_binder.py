@@ -225,7 +225,7 @@ def test_statement_set_reports_the_mistakes_of_all_inserts():
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("USE CATALOG c", "SS329"), ("USE MODULE m", "SS329")],
+    [("USE MODULES m", "SS329"), ("USE MODULE m", "SS329")],
 )  # fmt: skip
 def test_statements_about_modules_are_refused(text, code):
     (statement,) = parse_script(text)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 OF_ROWS = {
     "SS401", "SS402", "SS403", "SS404", "SS406", "SS412", "SS430", "SS431", "SS441", "SS442", "SS445", "SS446", "SS447",
-    "SS448",
+    "SS448", "SS449",
     "SS468", "SS469",
 }  # fmt: skip
 OF_CHECKPOINTS = {"SS420", "SS421", "SS422", "SS423", "SS424", "SS425", "SS459"}

@@ -23,12 +23,13 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.definitions import Definition, Definitions
 from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times
-from sqlstream.udfs.match.matches import Mapping, Resolved, Skip, SkipTo, resolve
+from sqlstream.udfs.match.matches import Mapping, Resolved, resolve
 from sqlstream.udfs.match.measures import Measured
 from sqlstream.udfs.match.numbers import Numbers
 from sqlstream.udfs.match.open_matches import OpenMatches
 from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
 from sqlstream.udfs.match.search import Ends, Search
+from sqlstream.udfs.match.skipping import Skip, SkipTo
 from sqlstream.udfs.match.trail import Trail
 from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
 from sqlstream.udfs.sorting import in_order

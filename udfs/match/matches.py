@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -11,27 +10,10 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line
 from sqlstream.udfs.match.search import Ends
+from sqlstream.udfs.match.skipping import Skip, SkipTo
 from sqlstream.udfs.match.trail import Trail
 
 ENDLESS = repeating("SS449")
-
-
-class SkipTo(Enum):
-    PAST_LAST_ROW = "PAST LAST ROW"
-    NEXT_ROW = "TO NEXT ROW"
-    FIRST = "TO FIRST"
-    LAST = "TO LAST"
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Where the next match may begin: AFTER MATCH SKIP."""
-
-    to: SkipTo
-    variable: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.to.value} {self.variable}" if self.variable is not None else self.to.value
 
 
 @dataclass(frozen=True)

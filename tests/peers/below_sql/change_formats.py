@@ -21,7 +21,7 @@ from sqlstream.grammar.nodes import CreateTable
 from sqlstream.options import UNKNOWN_OPTION
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.binder import bind_table
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.sinks import without_nulls
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.case_run import Different
@@ -89,8 +89,11 @@ class _NoTables:
     def function_names(self) -> list[str]:
         return []
 
-    def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
-        return answer()
+    def within(self, namespace: tuple[str, str] | None) -> _NoTables:
+        return self
+
+    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+        return answer(self)
 
     def with_options(self, table: Table, options: object, span: object) -> Table:
         return table

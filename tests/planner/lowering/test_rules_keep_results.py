@@ -51,8 +51,11 @@ class Bids:
     def function_names(self):
         return []
 
-    def remembered(self, key, answer):
-        return answer()
+    def within(self, namespace: tuple[str, str] | None) -> Bids:
+        return self
+
+    def remembered(self, view, settings, answer):
+        return answer(self)
 
     def with_options(self, table, options, span):
         return table

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 import pytest
 
-from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages, source_options
 from sqlstream.planner.bad_rows import BAD
 
 pytestmark = pytest.mark.spark
@@ -163,3 +164,23 @@ def test_rows_become_messages_with_a_key(spark, kafka) -> None:
     plain = messages_of_rows(rows, kafka(columns, format="csv"))
     assert plain.columns == ["value"]
     assert tuples(plain) == [("1,,2024-01-31 12:00:00.000000",), ("2,x,",)]
+
+
+def test_headers_are_a_map_of_their_last_values_and_types_of_times_have_flinks_names(spark, kafka) -> None:
+    from sqlstream.planner.catalog import Column
+    from sqlstream.types import parse_type
+
+    table = kafka("a INT", format="json")
+    declared = (
+        Column("h", parse_type("MAP<STRING, STRING>"), metadata_key="headers"),
+        Column("tt", parse_type("STRING"), metadata_key="timestamp-type"),
+    )
+    table = replace(table, columns=(*table.columns, *declared))
+    headers = [("trace", b"1"), ("user", b"ann"), ("trace", b"2")]
+    rows = [(b"k", b'{"a": 1}', "t", 0, 0, NOON, 1, headers), (b"k", b'{"a": 2}', "t", 0, 1, NOON, 0, None)]
+    messages = spark.createDataFrame(rows, f"{SCHEMA}, headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
+    assert tuples(rows_of_messages(messages, table, ("a", "h", "tt"))) == [
+        (1, {"user": "ann", "trace": "2"}, "LogAppendTime"),
+        (2, None, "CreateTime"),
+    ]
+    assert source_options(table)["includeHeaders"] == "true"

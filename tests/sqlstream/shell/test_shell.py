@@ -20,7 +20,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import sqlstream
-from sqlstream.cli.shell import command
+from sqlstream.cli import commands
 from sqlstream.errors import ExecutionError
 from sqlstream.shell import loop, run_shell
 from sqlstream.shell.line_editor import (
@@ -423,10 +423,10 @@ def test_files_run_before_commands_and_quit_ends(tmp_path, capsys):
 def test_the_options_of_the_command_reach_the_shell(tmp_path, monkeypatch):
     (tmp_path / "v.sql").write_text("SHOW VIEWS;\n")
     monkeypatch.setattr("sqlstream.cli.shell.open_session", lambda *_: _WithoutSpark())
-    arguments = ["-f", str(tmp_path / "v.sql"), "-c", "\\dv", "--format", "csv"]
-    alone = CliRunner().invoke(command, arguments, input="\\dt\n", standalone_mode=False)
+    arguments = ["shell", "-f", str(tmp_path / "v.sql"), "-c", "\\dv", "--format", "csv"]
+    alone = CliRunner().invoke(commands, arguments, input="\\dt\n", standalone_mode=False)
     assert (alone.return_value, alone.stdout) == (0, "view name\nview name\n")
-    stays = CliRunner().invoke(command, [*arguments, "-i"], input="\\dt\n", standalone_mode=False)
+    stays = CliRunner().invoke(commands, [*arguments, "-i"], input="\\dt\n", standalone_mode=False)
     assert (stays.return_value, stays.stdout) == (0, "view name\nview name\ntable name\n")
 
 

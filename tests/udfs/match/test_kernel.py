@@ -21,8 +21,8 @@ from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Domain
 from sqlstream.udfs.match.definitions import Definition
 from sqlstream.udfs.match.expressions import And, Compared, Expression, IsNull, Operand, Or
 from sqlstream.udfs.match.kernel import MatchKernel
-from sqlstream.udfs.match.matches import Skip, SkipTo
 from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mapped, MatchNumber
+from sqlstream.udfs.match.skipping import Skip, SkipTo
 from sqlstream.udfs.over.ties import Tie
 from sqlstream.udfs.state.keyed import KeyedState
 from tests.udfs.match.model import Condition, Model

@@ -1,0 +1,87 @@
+"""From the statement that defines something to what it defines, bound and with its options checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlstream import connectors
+from sqlstream.errors import BindError, Span, SqlStreamError
+from sqlstream.grammar import nodes
+from sqlstream.planner.binder import bind_table
+from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
+from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.statements.ddl import create_table
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+def declared_table(
+    statement: nodes.CreateTable, catalog: Catalog, name: str, variables: Mapping[str, str] | None = None
+) -> Table:
+    """The table that the statement declares under ``name``, its connector and options checked. ``variables`` stand for
+    ``${…}`` in options."""
+    options = tuple(replace(o, value=expanded(o.value, variables or {})) for o in statement.options)
+    plain = replace(statement, name=nodes.Name((name,), span=statement.name.span), options=options, partitioned_by=())
+    partitioned = statement.partitioned_by
+    if partitioned:
+        plain = replace(plain, options=(*options, _partition_option(statement)))
+    table = bind_table(plain, catalog)
+    if partitioned:
+        _require_columns(statement, table)
+    wrong = connectors.validate(table, {option.key: option.span for option in plain.options})
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return with_traits(table)
+
+
+def with_traits(table: Table) -> Table:
+    """The table with what its connector knows of it."""
+    kind = connectors.connector(table.connector)
+    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+
+
+def _partition_option(statement: nodes.CreateTable) -> nodes.Option:
+    """PARTITIONED BY is the option of the connector that has partitions."""
+    options = {o.key: o for o in statement.options}
+    name = options["connector"].value if "connector" in options else ""
+    has = name in connectors.NAMES and any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
+    if not has:
+        having = (n for n in connectors.NAMES if _has_partitions(n))
+        message = f'connector "{name}" has no partitions' if name else "PARTITIONED BY needs a connector"
+        hint = f"Connectors that have some: {', '.join(having)}."
+        raise BindError(NO_PARTITIONS, message, statement.name.span, hint=hint)
+    if PARTITIONS_OPTION in options:
+        message = f'PARTITIONED BY and the option "{PARTITIONS_OPTION}" say the same'
+        raise BindError(NO_PARTITIONS, message, options[PARTITIONS_OPTION].span, hint="Leave out one of the two.")
+    return nodes.Option(PARTITIONS_OPTION, ",".join(statement.partitioned_by), span=statement.name.span)
+
+
+def _has_partitions(name: str) -> bool:
+    return any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
+
+
+def _require_columns(statement: nodes.CreateTable, table: Table) -> None:
+    names = {c.name.casefold() for c in table.physical_columns}
+    missing = next((name for name in statement.partitioned_by if name.casefold() not in names), None)
+    if missing is not None:
+        message = f'column "{missing}" of PARTITIONED BY is no physical column of table "{table.name}"'
+        raise BindError(NO_PARTITIONS, message, statement.name.span, hint="Declare it among the columns.")
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """The text with ``${name}`` replaced by variables; others stay."""
+    return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text) if variables else text
+
+
+def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, catalog: Catalog) -> Table:
+    """The table with other options, checked as if they stood in WITH. One that is written keeps its own connector."""
+    declared = create_table(table)
+    merged = {option.key: option for option in (*declared.options, *options)}
+    return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog, table.name)
+
+
+def stored_view(statement: nodes.CreateView, name: str, text: str, namespace: tuple[str, str]) -> View:
+    """The view of a definition, whose mistakes show where it is read."""
+    return View(name, statement.query, statement.columns, text, namespace)

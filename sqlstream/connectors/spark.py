@@ -1,0 +1,86 @@
+"""``spark``: tables and views of Spark's own catalog, read to their end and appended to."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.connector import (
+    NOT_A_SOURCE,
+    BatchWriter,
+    Connector,
+    Environment,
+    columns_of,
+)
+from sqlstream.connectors.database_tables import TABLE_NAME
+from sqlstream.connectors.formats import quoted
+from sqlstream.errors import ConnectorError
+from sqlstream.options import Option
+from sqlstream.planner.catalog import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_EPOCH = "sqlstream.epoch."
+
+
+def spark_name(database: str, name: str) -> str:
+    """The value of ``table-name`` for a table of Spark."""
+    return ".".join(
+        part if re.fullmatch(r"\w+", part) else '"' + part.replace('"', '""') + '"' for part in (database, name)
+    )
+
+
+def _identifier(table: Table) -> str:
+    parts = CONNECTOR.values(table)["table-name"]
+    return ".".join(quoted(part) for part in parts)
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    spark, name = environment.spark, _identifier(table)
+    try:
+        spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see
+        rows = spark.read.table(name) if environment.finished else spark.readStream.table(name)
+    except AnalysisException as error:
+        reason = str(error).partition(" SQLSTATE")[0].partition(";")[0]
+        message = f'table "{table.name}" of Spark cannot be read as a stream: {reason.strip().rstrip(".")}'
+        hint = "SET 'execution.runtime-mode' = 'batch' reads all of it as finished data."
+        raise ConnectorError(NOT_A_SOURCE, message, hint=hint) from None
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return rows.select(*(F.col(quoted(c.name)).cast(c.type.ddl()).alias(c.name) for c in columns_of(table, columns)))
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    return partial(_append, _identifier(table), f"{_EPOCH}{environment.job}.{environment.run}")
+
+
+def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
+    """Appends the rows unless the table has them: the number of the last batch is one of its properties."""
+    spark = batch.sparkSession
+    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+    if int(properties.get(key, "-1")) >= number:
+        return
+    batch.write.insertInto(name)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = '{number}')")
+
+
+def place(table: Table) -> str | None:
+    return table.option("table-name")
+
+
+CONNECTOR = Connector(
+    name="spark",
+    doc="Tables of Spark's own catalog, read as they are when the query starts, and appended to, batch by batch. A "
+    "batch that is repeated because the process died right behind it may be there twice.",
+    options=(
+        Option("table-name", TABLE_NAME, "The table, with its database: default.orders.", required=True, sink=True),
+    ),
+    read=read,
+    write_batches=write_batches,
+    bounded=lambda table: True,
+    place=place,
+)

@@ -193,6 +193,12 @@ class ExpressionParser(JsonParser):
         name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
         return super()._parse_function_args(alias=name in ALIASED_ARGUMENTS)
 
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        call = super()._parse_function_call(*args, **kwargs)
+        if isinstance(call, exp.Any) and isinstance(call.this, exp.UNWRAPPED_QUERIES):  # SOME, which is printed as ANY
+            call.set("this", exp.Subquery(this=call.this))
+        return call
+
     def _parse_value(self, values: bool = True) -> Any:
         """``VALUES 1, 2 AS t(x)`` names the table, not the last value."""
         if self._curr.token_type == TokenType.L_PAREN:

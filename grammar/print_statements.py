@@ -115,7 +115,7 @@ def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
 
 def create_head(node: n.CreateTable | n.CreateView | n.CreateFunction) -> str:
     """``CREATE … TABLE [IF NOT EXISTS] name``."""
-    replace = _flag("OR REPLACE", isinstance(node, n.CreateView | n.CreateTable | n.CreateFunction) and node.replace)
+    replace = _flag("OR REPLACE", node.replace)
     kind = {n.CreateTable: "TABLE", n.CreateView: "VIEW", n.CreateFunction: "FUNCTION"}[type(node)]
     exists = _flag("IF NOT EXISTS", node.if_not_exists)
     if isinstance(node, n.CreateTable) and node.must_exist:

@@ -13,7 +13,7 @@ from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors import connector
-from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError, SqlStreamWarning
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
@@ -29,7 +29,7 @@ from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
 from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
-from sqlstream.statements.replacing_rows import chosen_to_overwrite, truncated_table
+from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -109,8 +109,6 @@ class Session:
         match statement:
             case nodes.Query():
                 return self._query(statement, text)
-            case nodes.Insert(overwrite=True):
-                return self._overwrite(statement, text)
             case nodes.Insert() | nodes.StatementSet():
                 return self._insert(statement, text)
             case nodes.Truncate():
@@ -118,11 +116,8 @@ class Session:
                 return OK
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
-            case nodes.CompilePlan():
-                compile_plan(statement, self.workspace)
-                return self._execute_plan(statement.path, statement.span) if statement.execute else OK
-            case nodes.ExecutePlan():
-                return self._execute_plan(statement.path, statement.span)
+            case nodes.CompilePlan() | nodes.ExecutePlan():
+                return self._plan_in_file(statement)
             case nodes.Explain():
                 lines = self._explained(statement, says_way=True).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -272,9 +267,13 @@ class Session:
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
 
-    def _execute_plan(self, path: str, span: Span) -> Job:
-        statement, workspace = compiled_plan(path, self.workspace, span)
-        return self._insert(statement, to_sql(statement), workspace)
+    def _plan_in_file(self, statement: nodes.CompilePlan | nodes.ExecutePlan) -> Rows | Job:
+        if isinstance(statement, nodes.CompilePlan):
+            compile_plan(statement, self.workspace)
+            if not statement.execute:
+                return OK
+        compiled, workspace = compiled_plan(statement.path, self.workspace, statement.span)
+        return self._insert(compiled, to_sql(compiled), workspace)
 
     def _insert(
         self, statement: nodes.Insert | nodes.StatementSet, text: str, workspace: Workspace | None = None
@@ -282,29 +281,20 @@ class Session:
         """``workspace``: other definitions and settings than the session's."""
         workspace = workspace or self.workspace
         plan = planned(statement, workspace)
-        if isinstance(plan, Batch):
-            job = self._batches.insert(plan, workspace, text)
+        replaced = overwritten_table(statement, workspace.catalog)
+        if isinstance(plan, Batch):  # old rows go when the new ones are known
+            job = self._batches.insert(plan, workspace, text, before=lambda: self._truncate(replaced))
         else:
             assert not isinstance(plan, Output)
+            self._truncate(replaced)
             job = self._runner.start(plan, workspace, to_sql(statement))
         if workspace.settings["table.dml-sync"]:
             job.wait()
         return job
 
-    def _overwrite(self, statement: nodes.Insert, text: str) -> Job:
-        """The rows that are there go when the new ones are known, or their job is about to start."""
-        plan, table = chosen_to_overwrite(statement, self.workspace)
-        if isinstance(plan, Batch):
-            job = self._batches.insert(plan, self.workspace, text, before=lambda: self._truncate(table))
-        else:
-            assert not isinstance(plan, Output)
-            self._truncate(table)
-            job = self._runner.start(plan, self.workspace, to_sql(statement))
-        if self.workspace.settings["table.dml-sync"]:
-            job.wait()
-        return job
-
-    def _truncate(self, table: Table) -> None:
+    def _truncate(self, table: Table | None) -> None:
+        if table is None:
+            return
         truncate = connector(table.connector).truncate
         assert truncate is not None, table.connector
         truncate(self._runner.folders.root, table)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlstream import connectors
+from sqlstream.catalogs.statements_of import create_table
 from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.statements.ddl import create_table
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.batch import Batch, chosen
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
@@ -16,7 +16,7 @@ from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
 from sqlstream.statements.plan_files import planned
-from sqlstream.statements.replacing_rows import chosen_to_overwrite, truncated_table
+from sqlstream.statements.replacing_rows import truncated_table
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -62,22 +62,16 @@ def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratc
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
     """False where what the statement defines stays unknown."""
     match statement:
-        case nodes.Insert(overwrite=True):
-            chosen_to_overwrite(statement, scratch)
-        case nodes.Query() | nodes.Insert():
-            chosen(statement, scratch)
-        case nodes.StatementSet():
-            set_of_streams(statement, scratch)
+        case nodes.Query() | nodes.Insert() | nodes.StatementSet():
+            planned(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():
             checked_plan(statement, scratch)
         case nodes.CompilePlan():
             planned(statement.statement, scratch)
-        case nodes.ExecutePlan():
-            pass  # its file may be written by the script
-        case nodes.Set(key=None):
-            pass
+        case nodes.Set(key=None) | nodes.ExecutePlan():
+            pass  # the file of a plan may be written by the script
         case nodes.Truncate():
             truncated_table(statement, scratch.catalog)
         case _ if is_job_statement(statement):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
 from sqlstream.catalog import Catalog, Mount, Path, full_name
+from sqlstream.catalogs.statements_of import create_table
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors.secrets import masked
-from sqlstream.grammar import format_script, nodes, parse_query, to_sql
-from sqlstream.planner.catalog import Column, Table, View, Watermark
-from sqlstream.planner.durations import as_interval
-from sqlstream.types import DataType
+from sqlstream.grammar import format_script, nodes, to_sql
+from sqlstream.planner.catalog import Table, View
 
 
 def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
@@ -52,44 +49,3 @@ def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTab
     if stored is not None and isinstance(stored.statement, nodes.CreateTable):
         return replace(stored.statement, if_not_exists=False, replace=False, must_exist=False, temporary=False)
     return replace(create_table(table), name=nodes.Name((path[2],)))
-
-
-def create_table(table: Table) -> nodes.CreateTable:
-    watermark = table.watermark
-    return nodes.CreateTable(
-        name=nodes.Name((table.name,)),
-        columns=tuple(_column(c) for c in table.columns),
-        watermark=None if watermark is None else nodes.WatermarkDef(watermark.column, _watermark(watermark)),
-        primary_key=table.primary_key,
-        options=tuple(nodes.Option(k, v) for k, v in (("connector", table.connector), *table.options)),
-        comment=table.comment,
-    )
-
-
-def _column(column: Column) -> nodes.Column:
-    if column.expression is not None:
-        return nodes.ComputedColumn(column.name, column.expression, column.comment)
-    if column.metadata_key is not None:
-        kind, comment = column.type.to_sqlglot(), column.comment
-        return nodes.MetadataColumn(column.name, kind, column.metadata_key, comment=comment)
-    kind = _declared(column.type)
-    if column.declared is not None:
-        kind = exp.DataType.build(column.declared, dialect="sqlstream")
-    return nodes.PhysicalColumn(column.name, kind, column.nullable, column.comment)
-
-
-def _declared(kind: DataType) -> exp.DataType:
-    """With what is NOT NULL inside."""
-    if kind.declaration() == kind.ddl():
-        return kind.to_sqlglot()
-    return exp.DataType.build(kind.declaration(), dialect="sqlstream")
-
-
-def _watermark(watermark: Watermark) -> exp.Expression:
-    column = exp.column(watermark.column, quoted=True)
-    delay = f" - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
-    query = parse_query(f"SELECT {column.sql(dialect='spark')}{delay}")
-    assert isinstance(query, exp.Select)
-    expression = query.selects[0]
-    assert isinstance(expression, exp.Expression)
-    return expression

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.catalogs.functions import function_statement
+from sqlstream.catalogs.statements_of import create_table
 from sqlstream.connectors.secrets import masked, without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
 from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.explain import to_json
 from sqlstream.plans import Root
-from sqlstream.statements.ddl import create_table
 from sqlstream.statements.definitions import define
-from sqlstream.statements.functions import function_statement
+from sqlstream.statements.replacing_rows import chosen_to_overwrite
 from sqlstream.version import __version__
 from sqlstream.workspace import Workspace
 
@@ -37,10 +38,12 @@ _NAME = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
 _PREFIXES = ("table.", "pipeline.operator-chaining", "sqlstream.functions.")
 
 
-def planned(statement: Compiled, workspace: Workspace) -> Root | Batch:
+def planned(statement: Compiled | nodes.Query, workspace: Workspace) -> Root | Batch:
     """What the statement runs as. SqlStreamError with all that is wrong."""
     if isinstance(statement, nodes.StatementSet):
         return set_of_streams(statement, workspace)
+    if isinstance(statement, nodes.Insert) and statement.overwrite:
+        return chosen_to_overwrite(statement, workspace)
     return chosen(statement, workspace)
 
 

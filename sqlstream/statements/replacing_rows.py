@@ -25,6 +25,13 @@ def truncated_table(statement: nodes.Truncate, catalog: Catalog) -> Table:
     return _replaceable(statement.name, catalog, "TRUNCATE TABLE")
 
 
+def overwritten_table(statement: nodes.Statement, catalog: Catalog) -> Table | None:
+    """The table whose rows an INSERT OVERWRITE replaces; None for other statements. BindError SS296."""
+    if isinstance(statement, nodes.Insert) and statement.overwrite:
+        return _replaceable(statement.target, catalog, "INSERT OVERWRITE")
+    return None
+
+
 def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     table = catalog.required(name)
     if not isinstance(table, Table):
@@ -35,9 +42,9 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     return table
 
 
-def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> tuple[Root | Batch, Table]:
-    """What computes the rows of an INSERT OVERWRITE, and the table that they fill. BindError SS296 where its query has
-    no end, and where it reads the table as it is emptied."""
+def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root | Batch:
+    """What computes the rows of an INSERT OVERWRITE. BindError SS296 where its query has no end, and where it reads the
+    table as it is emptied."""
     table = _replaceable(statement.target, workspace.catalog, "INSERT OVERWRITE")
     if any(value.value is not None for value in statement.partition):
         message = "INSERT OVERWRITE of single partitions is not executed"
@@ -54,7 +61,7 @@ def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> tuple[
         message = f'table "{table.name}" would be emptied while it is read'
         hint = "INSERT the rows into another table first."
         raise BindError(NOT_REPLACED, message, statement.target.span, hint=hint)
-    return plan, table
+    return plan
 
 
 def _without_end(error: SqlStreamError) -> SqlStreamError:

@@ -59,8 +59,9 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "42",
             'SS103: unknown statement "42"',
-            "A statement begins with ALTER, BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, "
-            "INSERT, REPLACE, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, TRUNCATE, USE, VALUES or WITH.",
+            "A statement begins with ALTER, BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, "
+            "EXPLAIN, INSERT, REPLACE, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, TRUNCATE, USE, VALUES "
+            "or WITH.",
         ),
         (
             "UPDATE t SET a = 1",

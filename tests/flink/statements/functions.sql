@@ -94,7 +94,6 @@ SELECT CURRENT_DATABASE(), CURRENT_CATALOG();
 -- due functions
 SELECT a FROM o GROUP BY a HAVING COUNT(*) > ALL (SELECT 1);
 
--- due functions
 SELECT COUNT(a) FROM o WHERE a = SOME (SELECT 1);
 
 SELECT js:item.sku FROM o;

@@ -11,64 +11,49 @@ CREATE TABLE out1 (`count` BIGINT, word VARCHAR(256)) WITH ('connector' = 'black
 CREATE TABLE out2 (`count` BIGINT, word VARCHAR(256)) WITH ('connector' = 'blackhole');
 CREATE VIEW v AS SELECT `count`, word FROM mine1;
 
--- due ddl
 SHOW CATALOGS;
 
--- due ddl
 SHOW CATALOGS LIKE '%cat%';
 
--- due ddl
 SHOW CURRENT CATALOG;
 
--- due ddl
 SHOW CREATE CATALOG default_catalog;
 
--- due ddl
 SHOW DATABASES;
 
--- due ddl
 SHOW DATABASES FROM default_catalog LIKE 'd%';
 
--- due ddl
 SHOW CURRENT DATABASE;
 
 SHOW TABLES;
 
--- due ddl
 SHOW TABLES FROM default_database;
 
--- due ddl
 SHOW TABLES IN default_catalog.default_database LIKE '%o%';
 
 SHOW TABLES NOT LIKE 'o%';
 
 SHOW CREATE TABLE orders;
 
--- due ddl
 SHOW COLUMNS FROM orders;
 
--- due ddl
 SHOW COLUMNS IN orders LIKE '%user%';
 
--- due ddl
 SHOW COLUMNS FROM default_catalog.default_database.orders NOT LIKE '%_id';
 
--- due ddl
 CREATE TABLE parted (a INT, dt STRING) PARTITIONED BY (dt) WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'json');
 SHOW PARTITIONS parted;
 
--- due ddl
 CREATE TABLE parted (a INT, dt STRING) PARTITIONED BY (dt) WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'json');
 SHOW PARTITIONS parted PARTITION (dt = '2020-01-01');
 
--- refused SS101: there are no procedures
+-- refused SS106: there are no procedures
 SHOW PROCEDURES;
 
 SHOW VIEWS;
 
 SHOW VIEWS LIKE 'v%';
 
--- due ddl
 SHOW CREATE VIEW v;
 
 SHOW FUNCTIONS;
@@ -77,7 +62,6 @@ SHOW USER FUNCTIONS;
 
 SHOW FUNCTIONS LIKE 'to%';
 
--- due ddl
 SHOW FUNCTIONS FROM default_database ILIKE 'TO%';
 
 -- due ddl
@@ -86,7 +70,7 @@ SHOW MODULES;
 -- due ddl
 SHOW FULL MODULES;
 
--- refused SS101: jars belong to Java
+-- refused SS106: jars belong to Java
 SHOW JARS;
 
 SHOW JOBS;
@@ -101,20 +85,16 @@ DESCRIBE orders;
 
 DESC orders;
 
--- due ddl
 DESCRIBE EXTENDED orders;
 
 DESCRIBE default_catalog.default_database.orders;
 
 DESCRIBE v;
 
--- due ddl
 DESCRIBE CATALOG default_catalog;
 
--- due ddl
 DESCRIBE CATALOG EXTENDED default_catalog;
 
--- due ddl
 DESC DATABASE default_database;
 
 DESCRIBE FUNCTION EXTENDED upper;
@@ -151,16 +131,12 @@ INSERT INTO out2 SELECT `count`, word FROM mine2;
 END;
 
 -- USE, modules, jars, jobs
--- due ddl
 USE CATALOG default_catalog;
 
--- due ddl
 USE default_database;
 
--- due ddl
 USE default_catalog.default_database;
 
--- due ddl
 CREATE DATABASE dbu;
 USE dbu;
 
@@ -173,10 +149,10 @@ LOAD MODULE hive WITH ('hive-version' = '3.1.3');
 -- refused SS106: modules are Java
 UNLOAD MODULE hive;
 
--- refused SS103: jars belong to Java
+-- refused SS106: jars belong to Java
 ADD JAR '/tmp/udf.jar';
 
--- refused SS103: jars belong to Java
+-- refused SS106: jars belong to Java
 REMOVE JAR '/tmp/udf.jar';
 
 STOP JOB '228d70913eab60dda85c5e7f78b5782c' WITH SAVEPOINT;

@@ -208,13 +208,11 @@ SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_en
 
 SELECT * FROM (SELECT bidtime, price, item, window_start, window_end, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY bidtime DESC) AS rownum FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '10' MINUTES))) WHERE rownum <= 1;
 
--- due match_recognize
 SELECT * FROM ticker MATCH_RECOGNIZE (
   PARTITION BY symbol ORDER BY rowtime
   MEASURES FIRST(A.rowtime) AS start_tstamp, LAST(A.rowtime) AS end_tstamp, AVG(A.price) AS avgPrice
   ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A+ B) DEFINE A AS AVG(A.price) < 15) MR;
 
--- due match_recognize
 SELECT * FROM ticker MATCH_RECOGNIZE (
   PARTITION BY symbol ORDER BY rowtime
   MEASURES C.rowtime AS dropTime, A.price - C.price AS dropDiff

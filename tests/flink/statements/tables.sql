@@ -31,7 +31,6 @@ WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:
 CREATE TABLE t6 (`timestamp` TIMESTAMP(3) METADATA, `offset` BIGINT METADATA VIRTUAL, `user_id` BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
 
--- due connectors
 CREATE TABLE t7 (
   event_time TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', `partition` BIGINT METADATA VIRTUAL,
   headers MAP<STRING, BYTES> METADATA, user_id BIGINT
@@ -106,35 +105,27 @@ CREATE TABLE t28 (uid BIGINT, name STRING) DISTRIBUTED BY (uid) INTO 4 BUCKETS W
 CREATE TABLE t29 (uid BIGINT, name STRING) DISTRIBUTED INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
 -- LIKE
--- due ddl
 CREATE TABLE t30 (WATERMARK FOR order_time AS order_time - INTERVAL '5' SECOND) WITH ('rows-per-second' = '2') LIKE plain;
 
--- due ddl
 CREATE TABLE t31 (order_day AS CAST(order_time AS DATE)) WITH ('connector' = 'print') LIKE orders (EXCLUDING ALL INCLUDING GENERATED);
 
--- due ddl
 CREATE TABLE t32 LIKE orders;
 
 -- due ddl
 CREATE TABLE t33 WITH ('connector' = 'print') LIKE orders (EXCLUDING OPTIONS, OVERWRITING WATERMARKS);
 
--- due ddl
 CREATE TEMPORARY TABLE t34 WITH ('connector' = 'print') LIKE orders (EXCLUDING ALL);
 
 -- AS
 CREATE TABLE t35 WITH ('connector' = 'blackhole') AS SELECT order_id, product FROM orders WHERE MOD(order_id, 10) = 0;
 
--- due ddl
 CREATE TABLE t36 (note STRING, quantity DOUBLE, cost AS price * quantity, WATERMARK FOR order_time AS order_time - INTERVAL '5' SECOND)
 WITH ('connector' = 'blackhole') AS SELECT id, price, quantity, order_time FROM plain;
 
--- due ddl
 CREATE TABLE t37 (order_time, price, quantity, id) WITH ('connector' = 'blackhole') AS SELECT id, price, quantity, order_time FROM plain;
 
--- due ddl
 CREATE OR REPLACE TABLE t38 WITH ('connector' = 'blackhole') AS SELECT order_id, product FROM orders;
 
--- due ddl
 REPLACE TABLE rubber WITH ('connector' = 'blackhole') AS SELECT product, amount FROM orders;
 
 CREATE TABLE IF NOT EXISTS orders (a INT) WITH ('connector' = 'datagen');
@@ -144,19 +135,14 @@ CREATE TEMPORARY TABLE t39 (a INT) WITH ('connector' = 'datagen');
 CREATE TABLE default_catalog.default_database.t40 (a INT) WITH ('connector' = 'datagen');
 
 -- catalogs, databases
--- due ddl
 CREATE CATALOG cat1 WITH ('type' = 'generic_in_memory');
 
--- due ddl
 CREATE CATALOG IF NOT EXISTS cat2 COMMENT 'of a test' WITH ('type' = 'generic_in_memory', 'default-database' = 'db');
 
--- due ddl
 CREATE DATABASE db1;
 
--- due ddl
 CREATE DATABASE IF NOT EXISTS db2 COMMENT 'of a test' WITH ('k' = 'v');
 
--- due ddl
 CREATE CATALOG cat3 WITH ('type' = 'generic_in_memory');
 CREATE DATABASE cat3.db1;
 
@@ -171,7 +157,6 @@ CREATE FUNCTION f1 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
 CREATE TEMPORARY FUNCTION IF NOT EXISTS f2 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
--- due ddl
 CREATE TEMPORARY SYSTEM FUNCTION f3 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
 -- refused SS352: a class of Java
@@ -190,66 +175,48 @@ CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '3' MINUTE AS SELECT product F
 CREATE CONNECTION c WITH ('type' = 'basic');
 
 -- ALTER
--- due ddl
 ALTER TABLE plain ADD `order` INT COMMENT 'order identifier' FIRST;
 
--- due ddl
 ALTER TABLE plain ADD (ts2 TIMESTAMP(3), category STRING AFTER price, PRIMARY KEY (id) NOT ENFORCED, WATERMARK FOR ts2 AS ts2 - INTERVAL '1' HOUR);
 
--- due ddl
 ALTER TABLE plain ADD (log_ts STRING COMMENT 'log timestamp' FIRST, ts AS TO_TIMESTAMP(log_ts) AFTER log_ts);
 
--- due ddl
 ALTER TABLE plain MODIFY price DECIMAL(10, 2) COMMENT 'in euro' AFTER id;
 
--- due ddl
 ALTER TABLE orders MODIFY (amount DOUBLE NOT NULL, product STRING COMMENT 'category' AFTER order_id, WATERMARK FOR order_time AS order_time);
 
--- due ddl
 ALTER TABLE orders DROP WATERMARK;
 
--- due ddl
 ALTER TABLE plain DROP price;
 
--- due ddl
 ALTER TABLE plain DROP (price, quantity);
 
--- due ddl
 CREATE TABLE keyed (id BIGINT, a INT, CONSTRAINT ck PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
 ALTER TABLE keyed DROP PRIMARY KEY;
 
--- due ddl
 CREATE TABLE keyed (id BIGINT, a INT, CONSTRAINT ck PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
 ALTER TABLE keyed DROP CONSTRAINT ck;
 
--- due ddl
 ALTER TABLE plain RENAME price TO cost;
 
--- due ddl
 ALTER TABLE plain RENAME TO plain2;
 
--- due ddl
 ALTER TABLE IF EXISTS absent RENAME TO absent2;
 
--- due ddl
 ALTER TABLE plain SET ('rows-per-second' = '10');
 
 -- due ddl
 ALTER TABLE plain RESET ('rows-per-second');
 
--- due ddl
 CREATE VIEW v AS SELECT 1 AS a;
 ALTER VIEW v RENAME TO v9;
 
--- due ddl
 CREATE VIEW v AS SELECT 1 AS a;
 ALTER VIEW v AS SELECT 2 AS a;
 
--- due ddl
 CREATE DATABASE dba;
 ALTER DATABASE dba SET ('k' = 'v');
 
--- due ddl
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata SET ('default-database' = 'db');
 
@@ -257,7 +224,6 @@ ALTER CATALOG cata SET ('default-database' = 'db');
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory', 'k' = 'v');
 ALTER CATALOG cata RESET ('k');
 
--- due ddl
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata COMMENT 'of a test';
 
@@ -273,18 +239,14 @@ DROP TABLE IF EXISTS absent;
 CREATE TEMPORARY TABLE tt (a INT) WITH ('connector' = 'datagen');
 DROP TEMPORARY TABLE IF EXISTS tt;
 
--- due ddl
 CREATE CATALOG catd WITH ('type' = 'generic_in_memory');
 DROP CATALOG catd;
 
--- due ddl
 DROP CATALOG IF EXISTS absent;
 
--- due ddl
 CREATE DATABASE dbd;
 DROP DATABASE dbd RESTRICT;
 
--- due ddl
 DROP DATABASE IF EXISTS absent CASCADE;
 
 DROP VIEW IF EXISTS absent;
@@ -294,7 +256,6 @@ DROP TEMPORARY VIEW IF EXISTS vd;
 
 DROP FUNCTION IF EXISTS absent;
 
--- due ddl
 DROP TEMPORARY SYSTEM FUNCTION IF EXISTS absent;
 
 -- refused SS101: there are no models

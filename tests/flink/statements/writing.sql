@@ -21,12 +21,10 @@ INSERT INTO students (name, age) VALUES ('fred', 35);
 
 INSERT INTO sums SELECT pageid, COUNT(*) FROM pageviews GROUP BY pageid;
 
--- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT INTO parted PARTITION (`date` = '2019-8-30', country = 'China') SELECT user_id, CAST(1 AS BIGINT) FROM done;
 
--- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT INTO parted PARTITION (`date` = '2019-8-30') SELECT user_id, CAST(1 AS BIGINT), country FROM pageviews;
@@ -39,7 +37,6 @@ CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) 
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT OVERWRITE parted PARTITION (`date` = '2019-8-30', country = 'China') SELECT user_id, CAST(1 AS BIGINT) FROM done;
 
--- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT OVERWRITE parted SELECT user_id, CAST(1 AS BIGINT), 'd', 'c' FROM done;

@@ -1,5 +1,6 @@
-"""Arguments by name, ``f(b => 1, a => 2)``, put into the order of the parameters: those of Python functions, and of the
-functions of Spark that take names. Spark refuses them for all others, and so does ``_Binder`` (SS338).
+"""Arguments by name, ``f(b => 1, a => 2)``, put into the order of the parameters: those of functions of Spark that take
+names. Spark refuses them for all others, and so does ``_Binder`` (SS338); users' functions are bound in
+``sql_functions``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def with_positions(select: exp.Select, context: Context) -> exp.Select:
 def _positional(node: exp.Expr, context: Context) -> exp.Expr:
     if not isinstance(node, exp.Func) or not any(isinstance(a, exp.Kwarg) for a in call_arguments(node)):
         return node
-    parameters = _parameters(node, context)
-    if parameters is None:
+    parameters = _BUILTIN.get(spark_name(node) or "")
+    if parameters is None or context.catalog.function(_name(node)) is not None:
         return node
-    arguments = [rewritten(a, lambda inner: _positional(inner, context)) for a in _ordered(node, parameters, context)]
+    arguments = [rewritten(a, lambda inner: _positional(inner, context)) for a in _ordered(node, parameters)]
     copy = node.copy()
     if isinstance(node, exp.Anonymous):
         copy.set("expressions", arguments)
@@ -52,36 +53,29 @@ def _positional(node: exp.Expr, context: Context) -> exp.Expr:
     return copy
 
 
-def _parameters(call: exp.Func, context: Context) -> Mapping[str, str] | None:
-    user = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
-    if user is not None:
-        return {name: _REQUIRED for name, _ in user.parameters} or None
-    return _BUILTIN.get(spark_name(call) or "")
-
-
-def _ordered(call: exp.Func, parameters: Mapping[str, str], context: Context) -> list[exp.Expr]:
+def _ordered(call: exp.Func, parameters: Mapping[str, str]) -> list[exp.Expr]:
     """The values in the order of the parameters, with defaults where others follow."""
-    names, found = {name.casefold(): name for name in parameters}, dict[str, exp.Expr]()
+    names, given = {name.casefold(): name for name in parameters}, dict[str, exp.Expr]()
     for position, argument in enumerate(call_arguments(call)):
         if not isinstance(argument, exp.Kwarg):
-            if len(found) < position or position >= len(parameters) or found.keys() - [*parameters][:position]:
+            if len(given) < position or position >= len(parameters) or given.keys() - [*parameters][:position]:
                 raise _wrong("by position stand before those by name", argument, call)
-            found[[*parameters][position]] = argument
+            given[[*parameters][position]] = argument
             continue
         name = names.get(argument.this.name.casefold())
         if name is None:
             message = f'function "{_name(call)}" has no argument "{argument.this.name}"'
             hint = did_you_mean(argument.this.name, parameters, "arguments")
             raise bind_error(WRONG_ARGUMENTS, message, argument, hint)
-        if name in found:
+        if name in given:
             raise _wrong(f'name "{name}" twice', argument, call)
-        found[name] = argument.expression
-    last = max(i for i, name in enumerate(parameters) if name in found)
+        given[name] = argument.expression
+    last = max(i for i, name in enumerate(parameters) if name in given)
     values = []
     for name in [*parameters][: last + 1]:
-        if name not in found and parameters[name] == _REQUIRED:
+        if name not in given and parameters[name] == _REQUIRED:
             raise _wrong(f'lack "{name}"', call, call)
-        values.append(found[name] if name in found else exp.maybe_parse(parameters[name]))
+        values.append(given[name] if name in given else exp.maybe_parse(parameters[name]))
     return values
 
 

@@ -203,8 +203,6 @@ def test_examples_of_the_dialect_bind():
         PRIMARY KEY (currency) NOT ENFORCED) WITH ('connector' = 'test');
     CREATE TABLE trades (id BIGINT, item STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
     CREATE TABLE quotes (item STRING, price INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
-    CREATE TABLE ticker (symbol STRING, price INT, rowtime TIMESTAMP(3), WATERMARK FOR rowtime AS rowtime)
-        WITH ('connector' = 'test');
     CREATE TABLE customers (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' = 'lookup');
     CREATE TABLE failures (id BIGINT, error STRING) WITH ('connector' = 'test');
     CREATE TABLE sales (shop STRING, kind STRING, day DATE, amount INT) WITH ('connector' = 'test');

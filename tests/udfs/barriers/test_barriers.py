@@ -71,7 +71,7 @@ STEPS = st.lists(st.lists(ITEMS, max_size=14) | st.just("time out"), max_size=6)
 
 def with_ends(steps):
     """Channels end in few examples, as all is aligned behind their ends; one that has ended brings nothing more."""
-    ended = set()
+    ended: set[int] = set()
     return [step if step == "time out" else list(_until_ends(step, ended)) for step in steps]
 
 

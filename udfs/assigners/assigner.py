@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.udfs.kernel import Context, Domain
+from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain
 
 NULL_EVENT_TIME = repeating("SS401")
 
@@ -54,6 +54,18 @@ def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
     if time is None:
         return np.full(rows.num_rows, min(context.processing_time, LAST_INSTANT), np.int64)
     return micros(rows.column(time), time)
+
+
+def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Context) -> tuple[pa.Table, Times]:
+    """The rows that are not late, and the time of each, in processing time at most now; late ones are counted."""
+    times = times_of(rows, time, context)
+    if domain is Domain.PROCESSING:
+        return rows, np.minimum(times, context.processing_time)
+    late = times <= context.watermark
+    if not late.any():
+        return rows, times
+    context.count(LATE_ROWS, int(late.sum()))
+    return rows.filter(pa.array(~late)), times[~late]
 
 
 def micros(column: pa.ChunkedArray, name: str) -> Times:

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.assigners.assigner import times_of
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.assigners.assigner import rows_in_time
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.definitions import Definition, Definitions
@@ -89,14 +89,7 @@ class MatchKernel(Kernel):
         self._hold(context)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        time = times_of(rows, self.time, context)
-        if self.domain is Domain.EVENT:
-            late = time <= context.watermark
-            if late.any():
-                context.count(LATE_ROWS, int(late.sum()))
-                rows, time = rows.filter(pa.array(~late)), time[~late]
-        else:
-            time = np.minimum(time, context.processing_time)
+        rows, time = rows_in_time(rows, self.time, self.domain, context)
         state = self._state(context)
         state.append(self._table(rows, time, np.zeros(len(time), np.bool_), time))
         self._advance(state, context)

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import times_of
-from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.assigners.assigner import rows_in_time
+from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
@@ -78,14 +78,7 @@ class OverKernel(Kernel):
         return self.domain is Domain.PROCESSING
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        time = times_of(rows, self.time, context)
-        if self.domain is Domain.EVENT:
-            late = time <= context.watermark
-            if late.any():
-                context.count(LATE_ROWS, int(late.sum()))
-                rows, time = rows.filter(pa.array(~late)), time[~late]
-        else:
-            time = np.minimum(time, context.processing_time)
+        rows, time = rows_in_time(rows, self.time, self.domain, context)
         state = self._state(context)
         # A row that others wait for is looked at when the clock reaches it, though its frames are not complete yet.
         timer = time if self._rows_after else time + self._time_after

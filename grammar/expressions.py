@@ -62,6 +62,23 @@ def _unicode_string(self: ExpressionParser, token: Token) -> Any:
     return self.expression(exp.Literal.string(text), token)
 
 
+def _of_database(node: Any) -> Any:
+    """``db.f(x)`` as a call of the function ``db.f``, also where a member of its value is taken."""
+    if not isinstance(node, exp.Dot):
+        return node
+    node.set("this", _of_database(node.this))
+    call, names = node.expression, [node.this] if isinstance(node.this, exp.Identifier) else []
+    if isinstance(node.this, exp.Dot):
+        names = [node.this.this, node.this.expression]
+    if not isinstance(call, exp.Anonymous) or not names or not all(isinstance(n, exp.Identifier) for n in names):
+        return node
+    span = span_of(node)
+    call.set("this", ".".join([*(name.name for name in names), call.name]))
+    if span is not None:
+        mark(call, span.start, span.end)
+    return call
+
+
 class ExpressionParser(JsonParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
@@ -192,6 +209,9 @@ class ExpressionParser(JsonParser):
     def _parse_function_args(self, alias: bool = False) -> list[Any]:
         name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
         return super()._parse_function_args(alias=name in ALIASED_ARGUMENTS)
+
+    def _parse_column_ops(self, this: Any) -> Any:
+        return _of_database(super()._parse_column_ops(this))
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
         call = super()._parse_function_call(*args, **kwargs)

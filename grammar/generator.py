@@ -13,6 +13,7 @@ from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
 from sqlstream.grammar.json_calls import JsonCall, PathInto, json_call_text, steps_behind_colon
 from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
 from sqlstream.grammar.printer import print_node
+from sqlstream.grammar.quoting import quote_dotted
 from sqlstream.grammar.rounding import RoundedTime
 
 # Spark's generator rewrites these into other queries; here they print as they were written.
@@ -87,6 +88,12 @@ class SqlStreamGenerator(SparkGenerator):
     def firing_clauses(self, query: exp.Expr) -> str:
         clauses = clauses_of(query)
         return "".join(self.clause(c) for c in (clauses.trigger, clauses.evict, clauses.late_data))
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        """A function of a database is named with it."""
+        name = expression.name
+        written = quote_dotted(name) if "." in name else self.sql(expression, "this")
+        return self.func(written, *expression.expressions, normalize="." not in name)
 
     def group_sql(self, expression: exp.Group) -> str:
         window = clauses_of(expression.parent).window if expression.parent else None

@@ -1,12 +1,12 @@
 """What our dialect spells otherwise than Spark SQL, or means otherwise, in whole queries.
 
 The binder does the same for streams, expression by expression, with the types of their columns; here only Spark knows
-these.
+these, but for columns of tables whose name stands for nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -27,8 +27,10 @@ from sqlstream.planner.binder.sql_functions import expanded
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.naming import shown_name
+from sqlstream.planner.nodes import Field, Schema
 from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
+from sqlstream.types import DataType
 
 _SECONDS_OF_A_DAY = 86_400
 _NAME_THE_SIDES = "Write the names of the tables before the columns, as in ON l.k = r.k AND l.x >= r.x."
@@ -38,22 +40,32 @@ _NAME_THE_SIDES = "Write the names of the tables before the columns, as in ON l.
 def for_spark(
     query: exp.Expr,
     catalog: Catalog,
-    columns: Collection[str] = (),
+    columns: Mapping[str, DataType] = MappingProxyType({}),
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> exp.Expr:
     """A copy of the query in Spark's words. SqlStreamError with all that has none.
 
     ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them.
-    ``columns`` are the names of columns that its tables have, in lower case: SS234 for a text in double quotes that is
-    one of them.
+    ``columns`` are those that its tables have, by name in lower case, UNKNOWN where their types differ: SS234 for a
+    text in double quotes that is one of them.
     """
     context = Context(catalog)
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    spelled = respelled(_Respelling(context, keys).of(query), Types(()), context)
+    plain = _Respelling(context, keys).of(query)
+    spelled = respelled(plain, Types(_certain(plain, columns)), context)
     context.stop_if_wrong()
     return spelled
+
+
+def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
+    """The columns of which the query says nothing else, in each spelling that it has for them."""
+    renamed = {alias.alias.casefold() for alias in query.find_all(exp.Alias)}
+    renamed |= {name.name.casefold() for alias in query.find_all(exp.TableAlias) for name in alias.columns}
+    spellings = {column.name for column in query.find_all(exp.Column)}
+    kinds = {name: columns[name.casefold()] for name in spellings if name.casefold() in columns.keys() - renamed}
+    return tuple(Field(name, kind) for name, kind in kinds.items())
 
 
 class _Respelling:

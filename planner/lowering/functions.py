@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -98,7 +99,8 @@ def _registered(
     prefix: str, function: Function, runtime: Runtime, arity: int, columnar: Columnar, returns: DataType
 ) -> str:
     digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
-    name = f"sqlstream_{prefix}{function.name.lower()}_{arity}_{digest}"
+    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions stand in no database
+    name = f"sqlstream_{prefix}{plain}_{arity}_{digest}"
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name

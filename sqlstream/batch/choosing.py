@@ -30,6 +30,7 @@ from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
+from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
 
 UNBOUNDED = "SS600"
@@ -148,8 +149,11 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     way = chosen_way(resolved, catalog, ends)
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way
-    columns = {column.name.casefold() for table_input in resolved.inputs for column in table_input.table.columns}
     tables = [table_input.table for table_input in resolved.inputs]
+    columns: dict[str, DataType] = {}
+    for column in (column for table in tables for column in table.columns):
+        name = column.name.casefold()
+        columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
     return Batch(statement, for_spark(resolved.query, catalog, columns, keys), resolved, names, way.why), way
 

@@ -108,7 +108,7 @@ class Files:
         statement = replace(stored.statement, if_not_exists=False, temporary=False)
         if isinstance(statement, nodes.CreateTable):
             statement = replace(statement, replace=False, must_exist=False)
-        if isinstance(statement, nodes.CreateView):
+        else:
             statement = replace(statement, replace=False)
         with self._usable():
             _write(self._file(database, kind, stored.name), _text_of(statement), new=new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sqlite3
@@ -33,6 +34,9 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         '{"shop": 1, "city": "Ulm", "tags": ["a", "b"]}\n{"shop": 2, "city": "Bonn", "tags": []}\n'
         '{"shop": 9, "city": "Köln", "tags": ["c"]}\n'
     )
+    (folder / "notes.jsonl").write_text(
+        "".join(json.dumps({"id": n, "body": json.dumps({"sku": f"s{n % 2}", "tags": [n]})}) + "\n" for n in range(3))
+    )
     (folder / "odd.csv").write_text("1,a\n,b\nc,c\n2,d\n")
     with sqlite3.connect(folder / "people.db") as database:
         database.execute("CREATE TABLE people (id INT, name TEXT, born TEXT)")
@@ -54,6 +58,11 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv', 'on-error' = 'skip');
         CREATE TABLE strict (shop INT NOT NULL, kind STRING)
         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv');
+        CREATE TABLE notes (id INT, body STRING)
+        WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/notes.jsonl');
+        CREATE VIEW skus AS SELECT id, body:sku AS sku FROM notes;
+        CREATE DATABASE texts;
+        CREATE FUNCTION texts.shout(t STRING) RETURNS STRING LANGUAGE PYTHON AS $$ return t.upper() $$;
         CREATE VIEW totals (shop, total) AS SELECT shop, SUM(amount) FROM sales GROUP BY shop
         """)
         yield own_session
@@ -160,6 +169,9 @@ QUERIES = {
         ("D", 1),
     ],
     "SELECT COUNT(DISTINCT pt) FROM tolerant": [(1,)],
+    "SELECT sku, COUNT(*) FROM skus GROUP BY sku ORDER BY sku": [("s0", 2), ("s1", 1)],
+    "SELECT MAX(n.Body:tags[0]) FROM notes AS n JOIN shops ON n.id = shop": [("2",)],
+    "SELECT texts.shout(kind) AS k FROM sales GROUP BY kind ORDER BY k": [("X",), ("Y",), ("Z",)],
     # tables of databases
     "SELECT id, label, born FROM people WHERE id > 1 ORDER BY id": [(2, "BOB", None), (3, "CID", date(2000, 5, 5))],
     "SELECT name, SUM(rate) FROM people JOIN sales ON id = shop GROUP BY name ORDER BY name": [

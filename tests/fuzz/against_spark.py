@@ -22,8 +22,10 @@ from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.planner.binder import bind_query
+from sqlstream.planner.functions.flink_words import spelled_for_spark
 from sqlstream.planner.nodes import Item, Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.rewriting import over_children
 from sqlstream.types import DataType, from_spark
 from tests.fuzz.expressions import COLUMNS, random_expressions
 from tests.planner.plans import created
@@ -57,7 +59,7 @@ def differences(texts: Iterable[str], spark: SparkSession) -> tuple[int, list[Di
     for text in texts:
         for item in _bound(text, catalog):
             accepted += 1
-            sql = item.expression.sql(dialect="spark", comments=False)
+            sql = _in_sparks_words(item.expression).sql(dialect="spark", comments=False)
             reason = _difference(sql, item.type, rows)
             if reason is not None:
                 actual.append(Difference(text, sql, reason))
@@ -84,6 +86,13 @@ def _bound(text: str, catalog: Catalog) -> Iterator[Item]:
                     item for item in node.items if item.name == "x" and not isinstance(item.expression, exp.Column)
                 )
         return
+
+
+def _in_sparks_words(node: exp.Expr) -> exp.Expr:
+    """Flink's functions as they are lowered."""
+    while (spelled := spelled_for_spark(node)) is not node:
+        node = spelled
+    return over_children(node, _in_sparks_words)
 
 
 def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:

@@ -22,8 +22,9 @@ MISSING = f"no cases of peers at {PEERS}"
 
 DUE = {
     "_differs", "arroyo", "beam", "duckdb-asof", "feldera-nexmark", "flink-async", "flink-barrier-aligned",
-    "flink-barrier-buffer", "flink-barrier-tracker", "flink-cdc-json", "flink-examples", "flink-lookup-join", "flink-merging-window-set", "flink-programs",
-    "flink-sql-itcase", "flink-sql-ordinary", "flink-sql-window-operator", "flink-temporal-join", "flink-timers",
+    "flink-barrier-buffer", "flink-barrier-tracker", "flink-cdc-json", "flink-examples",
+    "flink-lookup-join", "flink-merging-window-set", "flink-programs", "flink-sql-itcase",
+    "flink-sql-ordinary", "flink-sql-window-operator", "flink-temporal-join", "flink-timers",
     "flink-trigger", "flink-watermark-valve", "flink-window-assigner", "flink-window-operator", "risingwave-cdc-json",
     "risingwave-nexmark", "risingwave-over", "risingwave-slt", "spark-streaming", "storm-window",
 }  # fmt: skip

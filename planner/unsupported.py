@@ -123,7 +123,9 @@ FEATURES: dict[str, Unsupported] = {
         "Run two queries, connected by a table.",
         "Spark gives the operators with state of one query one kind of timer.",
     ),
-    "module": Unsupported("SS329", "USE MODULES statements", "All functions are there; SHOW FUNCTIONS lists them."),
+    "module": Unsupported(
+        "SS329", "USE MODULES statements of other modules", "All functions are there; SHOW FUNCTIONS lists them."
+    ),
     "pivot": Unsupported(
         "SS331",
         "PIVOT and UNPIVOT clauses between a joined table and its ON or USING",

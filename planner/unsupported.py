@@ -182,8 +182,8 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "quantified": Unsupported(
         "SS355",
-        "comparisons with ANY, SOME and ALL of an array, and of a subquery other than = ANY and <> ALL",
-        "Write EXISTS(b, x -> a > x) and FORALL(b, x -> a > x) of an array b, a > (SELECT MIN(x) …) of a subquery.",
+        "comparisons with ANY, SOME and ALL of an array",
+        "Write EXISTS(b, x -> a > x) and FORALL(b, x -> a > x).",
         "Neither Flink nor Spark has them.",
     ),
     "extract": Unsupported(

@@ -30,6 +30,9 @@ class _Words:
     must_exist: bool = False
 
 
+NO_BUCKETS = "SS358"
+
+
 @dataclass(frozen=True)
 class KeyColumn:
     """A physical column with PRIMARY KEY behind its type."""
@@ -44,8 +47,8 @@ class KeyColumn:
 @v_args(meta=True, inline=True)
 class CreateTableBuilder(TableClauseBuilder):
     def create_table(
-        self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, partitions: Any,
-        options: Any, like: n.LikeTable | None, query: Token | None,
+        self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, buckets: Any,
+        partitions: Any, options: Any, like: n.LikeTable | None, query: Token | None,
     ) -> n.CreateTable:  # fmt: skip
         columns, watermark, key = elements or ((), None, ())
         selected = query.value if query is not None else None
@@ -66,6 +69,10 @@ class CreateTableBuilder(TableClauseBuilder):
 
     def replace_words(self, meta: Meta) -> _Words:
         return _Words(replace=True, must_exist=True)
+
+    def distributed_by(self, meta: Meta, *columns: Token | None) -> None:
+        hint = "Leave DISTRIBUTED out; of Kafka, 'key.fields' says by which columns messages go to partitions."
+        raise failure("DISTRIBUTED is not executed: no table has buckets", span_of_meta(meta), NO_BUCKETS, hint)
 
     def partitioned_by(self, meta: Meta, *columns: Token) -> tuple[str, ...]:
         return tuple(text_of(c) for c in columns)

@@ -45,6 +45,15 @@ class StatementBuilder(PlanBuilder):
             span=span_of_meta(meta),
         )
 
+    def alter_function(
+        self, meta: Meta, temporary: Any, exists: Any, name: n.Name, target: Token, language: Token | None, jars: Any
+    ) -> n.AlterFunction:
+        system = temporary == _SYSTEM
+        spelled = text_of(language).upper() if language else "PYTHON"
+        return n.AlterFunction(
+            name, text_of(target), spelled, bool(exists), bool(temporary), system, jars or (), span=span_of_meta(meta)
+        )
+
     def create_sql_function(self, meta: Meta, *parts: Any) -> n.CreateFunction:
         return _function(meta, "SQL", *parts)
 
@@ -120,7 +129,7 @@ class StatementBuilder(PlanBuilder):
 
     def show(self, meta: Meta, what: str, database: n.Name | None, names: n.NameFilter | None) -> n.Show:
         shown = "DATABASES" if what == "SCHEMAS" else what
-        if database is not None and shown in ("CATALOGS", "CONNECTORS"):
+        if database is not None and shown in ("CATALOGS", "CONNECTORS", "MODULES", "FULL MODULES", "JARS"):
             raise failure(f"SHOW {shown} takes no database", database.span, hint="Leave it out.")
         return n.Show(shown, database, names, span=span_of_meta(meta))
 

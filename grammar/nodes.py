@@ -676,7 +676,7 @@ class CreateDatabase(Node):
 @dataclass(frozen=True)
 class Drop(Node):
     """``DROP [TEMPORARY [SYSTEM]] TABLE|VIEW|FUNCTION [IF EXISTS] name``, also of a CATALOG or DATABASE, which may
-    have CASCADE."""
+    have CASCADE, and of a MODEL or MATERIALIZED TABLE, of which there are none."""
 
     kind: str
     name: Name
@@ -831,6 +831,19 @@ class AlterView(Node):
 
 
 @dataclass(frozen=True)
+class AlterFunction(Node):
+    """``ALTER [TEMPORARY [SYSTEM]] FUNCTION [IF EXISTS] name AS 'package.module:name' [LANGUAGE PYTHON]``."""
+
+    name: Name
+    target: str
+    language: str = "PYTHON"
+    if_exists: bool = False
+    temporary: bool = False
+    system: bool = False
+    jars: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AlterDatabase(Node):
     """``ALTER DATABASE name SET (…)``."""
 
@@ -903,8 +916,9 @@ class NameFilter(Node):
 @dataclass(frozen=True)
 class Show(Node):
     """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, CATALOGS, DATABASES, JOBS, CHECKPOINTS,
-    COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, CREATE TABLE|VIEW|CATALOG. ``name`` is what it shows, of TABLES and
-    the like the database, of DATABASES the catalog; ``partition`` stands behind PARTITIONS."""
+    COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, [FULL] MODULES, JARS, PROCEDURES, MODELS, MATERIALIZED TABLES, CREATE
+    TABLE|VIEW|CATALOG. ``name`` is what it shows, of TABLES and the like the database, of DATABASES the catalog;
+    ``partition`` stands behind PARTITIONS."""
 
     what: str
     name: Name | None = None
@@ -978,6 +992,6 @@ class Use(Node):
 
 Statement = (
     CreateTable | CreateView | CreateFunction | CreateCatalog | CreateDatabase | Drop | AlterTable | AlterView
-    | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | Query | Explain | Show | Describe
-    | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
+    | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | Query | Explain | Show
+    | Describe | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
 )  # fmt: skip

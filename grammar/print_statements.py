@@ -158,8 +158,12 @@ def _(node: n.CreateView, sql: Sql) -> str:
 def _(node: n.CreateFunction, sql: Sql) -> str:
     if node.definition is not None:
         return _defined(node, node.definition, sql)
+    return joined(create_head(node), _of_module(node))
+
+
+def _of_module(node: n.CreateFunction | n.AlterFunction) -> str:
     jars = f"USING {', '.join(f'JAR {quote_string(jar)}' for jar in node.jars)}" if node.jars else ""
-    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language), jars)
+    return joined(_string("AS", node.target), "LANGUAGE", quote_name(node.language), jars)
 
 
 def _defined(node: n.CreateFunction, definition: n.FunctionDefinition, sql: Sql) -> str:
@@ -317,6 +321,12 @@ def _(node: n.CompilePlan, sql: Sql) -> str:
 @print_node.register
 def _(node: n.ExecutePlan, sql: Sql) -> str:
     return f"EXECUTE PLAN {quote_string(node.path)}"
+
+
+@print_node.register
+def _(node: n.AlterFunction, sql: Sql) -> str:
+    kept = joined(_temporary(node.temporary, node.system), "FUNCTION", _flag("IF EXISTS", node.if_exists))
+    return joined("ALTER", kept, name_text(node.name), _of_module(node))
 
 
 @print_node.register

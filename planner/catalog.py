@@ -67,10 +67,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Watermark:
-    """``WATERMARK FOR column AS column - delay``; the watermark is ``max(column) - delay_ms``, exactly."""
+    """``WATERMARK FOR column AS column - delay``; the watermark is ``max(column) - delay_ms``, exactly. Any other
+    ``expression`` over the columns of the table: the watermark is its greatest value, and ``delay_ms`` is 0."""
 
     column: str
     delay_ms: int
+    expression: exp.Expression | None = None
 
 
 @dataclass(frozen=True)

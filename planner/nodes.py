@@ -104,19 +104,23 @@ class AssignTime(Unary):
 
     For PROCESSING and INGESTION the column is added to the schema (the clock at the batch, at the source) and
     ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) unite with the rows here.
+    ``follows`` is a field of the input whose greatest value is the watermark instead; it ends here.
     """
 
     column: str
     delay_ms: int
     domain: TimeDomain
     table: str
+    follows: str | None = None
 
     @cached_property
     def schema(self) -> Schema:
         marked = Field(self.column, TIMESTAMP, False, self.domain)
         if self.domain is TimeDomain.EVENT:
             return tuple(
-                Field(f.name, f.type, False, self.domain) if f.name == self.column else f for f in self.input.schema
+                Field(f.name, f.type, False, self.domain) if f.name == self.column else f
+                for f in self.input.schema
+                if f.name != self.follows
             )
         return (*self.input.schema, marked)
 

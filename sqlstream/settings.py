@@ -296,6 +296,13 @@ OPTIONS = (
         "0",
     ),
     Option(
+        "table.exec.source.idle-timeout",
+        DURATION,
+        "A source without rows for so long holds no watermark back where a query has several; its rows that come later "
+        "may be late. 0: never. A table may say another one ('source.idle-timeout').",
+        "0",
+    ),
+    Option(
         "table.exec.source.cdc-events-duplicate",
         BOOLEAN,
         "Tables with a PRIMARY KEY and changes may give a change twice: the last row of each key is kept, to tell.",
@@ -317,9 +324,7 @@ OPTIONS = (
     *TAKEN,
 )
 
-PLANNED = {
-    "table.exec.source.idle-timeout": "Every source counts for the watermark.",
-}
+PLANNED: dict[str, str] = {}
 """Keys of the dialect that have no effect yet, and what holds instead."""
 
 

@@ -2,6 +2,7 @@
 
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.statements import (
+    CORE_MODULE,
     bind_insert,
     bind_query,
     bind_statement,
@@ -12,6 +13,6 @@ from sqlstream.planner.binder.statements import (
 from sqlstream.planner.binder.tables import bind_table
 
 __all__ = [
-    "EmitSettings", "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table", "bind_view",
-    "refuse_statement",
+    "CORE_MODULE", "EmitSettings", "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table",
+    "bind_view", "refuse_statement",
 ]  # fmt: skip

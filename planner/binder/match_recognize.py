@@ -361,6 +361,8 @@ class _Reading:
         call = _own_call(node)
         if call in _LOGICAL | _PHYSICAL:
             return self._column(self._navigated(node), wish, node)
+        if call == "MATCH_ROWTIME" and self._defined is not None:
+            return self._column(self._time_of_row(node), wish, node)
         if call in _OF_MATCH:
             return self._column(self._of_match(node, call), wish, node)
         name = aggregate_name(node, self._context.catalog)
@@ -498,6 +500,11 @@ class _Reading:
                 item = Item("match_number", exp.Anonymous(this="MATCH_NUMBER"), BIGINT, False)
                 return MatchOperand(item, Reads.NUMBER, running=False)
         return self._rowtime(node)
+
+    def _time_of_row(self, node: exp.Expr) -> MatchOperand:
+        """In DEFINE, the time of the row that is about to be mapped."""
+        item = replace(self._rowtime(node).item, name=self._time.name, time=None)
+        return self._at(MatchOperand(item, running=self._running))
 
     def _rowtime(self, node: exp.Expr) -> MatchOperand:
         """The time of the last row of the match, a time attribute."""

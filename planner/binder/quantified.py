@@ -1,5 +1,6 @@
 """Comparisons with ANY, SOME and ALL in words that Spark and the binder know: of a list, comparisons with OR or AND,
-of a subquery IN or NOT IN. Others are refused (SS355), as Flink and Spark do.
+of a subquery IN or NOT IN, or comparisons with its least and greatest value. Those of an array are refused (SS355), as
+Flink and Spark do. SINGLE_VALUE is spelled out beside them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlstream.grammar.spans import mark_as
-from sqlstream.planner.rewriting import over_children, own_expressions, rewritten
+from sqlstream.planner.functions.templates import filled
+from sqlstream.planner.rewriting import fitted, node_of, over_children, own_expressions, rewritten
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
     """The SELECT without those comparisons with ANY, SOME and ALL that have other words."""
-    if not any(isinstance(node, _COMPARISONS) and _quantifier(node) for node in own_expressions(select)):
+    if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
     plain = over_children(select, lambda child: rewritten(child, _spelled))
     assert isinstance(plain, exp.Select)
@@ -24,7 +26,11 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
 
 
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison of such a kind in other words; any other expression itself."""
+    """A comparison of such a kind, or SINGLE_VALUE, in other words; any other expression itself."""
+    if _is_single_value(node):
+        single = filled(_SINGLE, *node.expressions)
+        mark_as(single, node)
+        return single
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
         return node
     is_all, values = quantifier
@@ -32,6 +38,17 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
     if plain is not node:
         mark_as(plain, node)
     return plain
+
+
+def _is_spelled_out(node: exp.Expr) -> bool:
+    return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
+
+
+def _is_single_value(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "SINGLE_VALUE" and len(node.expressions) == 1
+
+
+_SINGLE = "CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('SINGLE_VALUE got more than one row') ELSE ANY_VALUE(p1) END"
 
 
 def _spelled(node: exp.Expr) -> exp.Expr:
@@ -57,7 +74,7 @@ def _is_query(value: exp.Expr) -> bool:
 
 def _of_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
     if not (isinstance(node, exp.NEQ) if is_all else isinstance(node, exp.EQ)):
-        return node
+        return _of_extremes(node, query, is_all)
     inner = query.copy()
     values = inner.this if isinstance(inner, exp.Subquery) else inner
     if isinstance(values, exp.Values):
@@ -68,6 +85,38 @@ def _of_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
         )
     mark_as(membership, node)
     return exp.Not(this=membership) if is_all else membership
+
+
+def _of_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
+    """All values are less than something where the greatest is. Without rows ALL is TRUE and ANY is FALSE, and a NULL
+    among the values makes NULL of what it could change."""
+    inner = query.this if isinstance(query, exp.Subquery) else query
+    named = exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("v")])
+    source = exp.Subquery(this=inner.copy(), alias=named)
+
+    def told(value: str) -> exp.Expr:
+        return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
+
+    def compared(kind: type[exp.Expr], extreme: str) -> exp.Expr:
+        return kind(this=fitted(node_of(node.this.copy())), expression=told(extreme))
+
+    if isinstance(node, (exp.EQ, exp.NEQ)):
+        plain = exp.And(this=compared(exp.EQ, "MIN(v)"), expression=compared(exp.EQ, "MAX(v)"))
+        answer = filled(_OF_ALL, told("COUNT(*)"), exp.Paren(this=plain), told("COUNT(v)"), told("COUNT(*)"))
+        return (
+            exp.Paren(this=exp.Not(this=exp.Paren(this=answer)))
+            if isinstance(node, exp.NEQ)
+            else exp.Paren(this=answer)
+        )
+    greatest = isinstance(node, (exp.GT, exp.GTE)) == is_all
+    over_one: exp.Expr = compared(type(node), "MAX(v)" if greatest else "MIN(v)")
+    template = _OF_ALL if is_all else _OF_ANY
+    answer = filled(template, told("COUNT(*)"), exp.Paren(this=over_one), told("COUNT(v)"), told("COUNT(*)"))
+    return exp.Paren(this=answer)
+
+
+_OF_ALL = "p1 = 0 OR (p2 AND CASE WHEN p3 = p4 THEN TRUE END)"
+_OF_ANY = "p1 > 0 AND (p2 OR CASE WHEN p3 = p4 THEN FALSE END)"
 
 
 def _of_list(node: exp.Expr, values: list[exp.Expr], is_all: bool) -> exp.Expr:

@@ -41,6 +41,9 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 
 TOO_MANY_OPERATORS = "SS285"
 
+CORE_MODULE = "core"
+"""The only module, which holds all built-in functions."""
+
 
 @with_room
 def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
@@ -112,8 +115,8 @@ def bind_statement_set(
 def refuse_statement(statement: Statement) -> None:
     """UnsupportedError for statements that parse and are not executed."""
     match statement:
-        case Use(kind="MODULE"):
-            raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
+        case Use(kind="MODULE") if str(statement.name).casefold() != CORE_MODULE:
+            raise unsupported.refusal("module", statement.span, f'There is one module, "{CORE_MODULE}".')
 
 
 def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Relation:

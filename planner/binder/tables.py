@@ -29,6 +29,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Tab
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import AssignTime, Item, Node, Project, Scan
+from sqlstream.planner.rewriting import is_repeatable, substituted
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import TIMESTAMP, DataType, from_sqlglot
 
@@ -138,11 +139,37 @@ def _watermark(definition: WatermarkDef, columns: tuple[Column, ...], context: C
         message = f'column "{column.name}" of WATERMARK is of type {column.type}, not TIMESTAMP'
         context.wrong("SS214", message, definition.span, conversion_hint(column.name, column.type))
         return None
-    return Watermark(column.name, _delay_ms(definition, column))
+    delay = _delay_ms(definition, column)
+    if delay is not None:
+        return Watermark(column.name, delay)
+    expression = _strategy(definition, column, columns, context)
+    return None if expression is None else Watermark(column.name, 0, expression)
 
 
-def _delay_ms(definition: WatermarkDef, column: Column) -> int:
-    """0 for ``ts``, the interval for ``ts - INTERVAL …``; nothing else is a watermark."""
+def _strategy(
+    definition: WatermarkDef, column: Column, columns: tuple[Column, ...], context: Context
+) -> exp.Expression | None:
+    """The bound expression whose greatest value is the watermark. SS206 where it is no time, SS214 where it is not the
+    same for the same row."""
+    plain = Table("", tuple(replace(c, expression=None, metadata_key=None) for c in columns if c.time is None), "")
+    names = tuple(c.name for c in plain.columns)
+    scope = scope_of(Relation(Scan(plain, names), names), None)
+    bound = bind(definition.expression, scope, context, ClauseContext("WATERMARK"))
+    kind = types_of(scope, context).of(bound)
+    hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
+    if not (kind.is_timestamp or kind.is_unknown):
+        context.wrong("SS206", f"WATERMARK needs an expression of type TIMESTAMP, not {kind}", definition.span, hint)
+        return None
+    if not is_repeatable(bound):
+        message = "WATERMARK must be the same whenever it is computed for a row"
+        detail = "It calls a function of yours, or one whose result depends on more than the row."
+        context.report(bind_error("SS214", message, definition.span, hint, detail))
+        return None
+    return bound
+
+
+def _delay_ms(definition: WatermarkDef, column: Column) -> int | None:
+    """0 for ``ts``, the interval for ``ts - INTERVAL …``; None for any other expression."""
     node = definition.expression
     while isinstance(node, exp.Paren):
         node = node.this
@@ -151,10 +178,8 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int:
     if isinstance(node, exp.Anonymous) and node.name.upper() == "SOURCE_WATERMARK":
         hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
         raise bind_error("SS214", "SOURCE_WATERMARK() asks the source, and no source here has a watermark", node, hint)
-    if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)):
-        hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
-        message = f'WATERMARK must be "{column.name}" or "{column.name}" minus a constant interval'
-        raise bind_error("SS214", message, node, hint)
+    if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)) or node.right.find(exp.Column):
+        return None
     return delay_ms(node.right)
 
 
@@ -221,11 +246,23 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
         if column.time in (TimeDomain.INGESTION, TimeDomain.PROCESSING):
             node = AssignTime(node, column.name, 0, column.time, table.name)
     names = tuple(c.name for c in table.columns)
-    if tuple(f.name for f in node.schema) != names:
-        node = Project(node, tuple(_item(c) for c in table.columns))
-    if table.watermark is not None:
-        node = AssignTime(node, table.watermark.column, table.watermark.delay_ms, TimeDomain.EVENT, table.name)
+    watermark = table.watermark
+    follows = _followed(watermark.expression, table) if watermark and watermark.expression else ()
+    if tuple(f.name for f in node.schema) != names or follows:
+        node = Project(node, (*(_item(c) for c in table.columns), *follows))
+    if watermark is not None:
+        name = follows[0].name if follows else None
+        node = AssignTime(node, watermark.column, watermark.delay_ms, TimeDomain.EVENT, table.name, name)
     return Relation(node, names)
+
+
+_FOLLOWED = "__watermark"
+
+
+def _followed(expression: exp.Expression, table: Table) -> tuple[Item]:
+    """The hidden field with the expression of the watermark, over what computed columns are made of."""
+    computed = {c.name: c.expression for c in table.columns if c.expression is not None}
+    return (Item(_FOLLOWED, substituted(expression, computed), TIMESTAMP, True),)
 
 
 def _item(column: Column) -> Item:

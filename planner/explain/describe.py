@@ -45,7 +45,7 @@ def _bad_rows(on_error: OnError) -> str:
 def _(node: AssignTime) -> str:
     if node.domain is TimeDomain.EVENT:
         delay = f" - {readable(node.delay_ms)}" if node.delay_ms else ""
-        return f"AssignTime({node.column}, watermark {node.column}{delay})"
+        return f"AssignTime({node.column}, watermark {node.follows or node.column}{delay})"
     return f"AssignTime({node.column}, {node.domain.value})"
 
 

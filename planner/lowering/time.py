@@ -40,7 +40,8 @@ _LIVE = "__live"
 @lower_node.register
 def _(node: AssignTime, step: Mark, context: Context) -> DataFrame:
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
-    return _with_watermark(step, rows, context) if step.told is Told.BY_ROWS else rows
+    rows = _with_watermark(step, rows, context) if step.told is Told.BY_ROWS else rows
+    return rows if node.follows is None else rows.drop(node.follows)
 
 
 def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
@@ -59,7 +60,7 @@ def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> D
         return rows
     error, passing = F.expr(time_error(time_of(node), node.column)), passes_by(rows)
     error = error if passing is None else F.when(~passing, error)
-    fields = F.struct(*(column(f.name) for f in node.input.schema if f.name != node.column))
+    fields = F.struct(*(column(f.name) for f in node.input.schema if f.name not in (node.column, node.follows)))
     record = F.to_json(fields, {"ignoreNullFields": "false"})
     letter = Letter(node.table, record, error, F.lit(None))
     first = context.counted.first(node.table, node.column)
@@ -96,7 +97,7 @@ def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame
 
 def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
     """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table."""
-    otherwise = lifting_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
+    otherwise = lifting_time(micros(node.follows or node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(otherwise)
     return F.expr(required_time(time_of(node), node.column, "CAST({error} AS TIMESTAMP)", otherwise, passing))

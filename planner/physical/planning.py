@@ -209,7 +209,9 @@ class Above:
         if time is None or node_and_name is None:
             return None
         source, name = node_and_name
-        if not isinstance(source, AssignTime) or source.column != name or not self.whole.tells_alone(source):
+        if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
+            return None
+        if not self.whole.tells_alone(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
 

@@ -68,7 +68,8 @@ def _exactly(branch: Node, names: list[str]) -> Node:
 @pruned.register
 def _(node: AssignTime, required: Names) -> Node:
     if node.domain is TimeDomain.EVENT:
-        return replace(node, input=pruned(node.input, required | {node.column}))
+        needed = {node.column} if node.follows is None else {node.column, node.follows}
+        return replace(node, input=pruned(node.input, required | needed))
     if node.column not in required:
         return pruned(node.input, required)
     return replace(node, input=pruned(node.input, required - {node.column}))

@@ -8,6 +8,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import AssignTime, Item, Node, Project
 from sqlstream.planner.rewriting import with_inputs
 
@@ -26,8 +27,17 @@ def _remove(node: Node, needed: Names) -> Node:
     below = needed_below(node, needed)
     rebuilt = with_inputs(node, tuple(_remove(child, below) for child in node.inputs))
     if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and rebuilt.column not in needed:
-        return rebuilt.input
+        return _without_field(rebuilt.input, rebuilt.follows)
     return without_unused(rebuilt, needed)
+
+
+def _without_field(node: Node, name: str | None) -> Node:
+    """The node without the field that only the watermark follows."""
+    if name is None:
+        return node
+    if isinstance(node, Project):
+        return replace(node, items=tuple(i for i in node.items if i.name != name))
+    return Project(node, tuple(passed(f) for f in node.schema if f.name != name))
 
 
 @singledispatch

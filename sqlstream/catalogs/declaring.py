@@ -10,6 +10,7 @@ from sqlstream import connectors
 from sqlstream.catalogs.statements_of import create_table
 from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import nodes
+from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Table, View
@@ -22,6 +23,7 @@ def declared_table(
 ) -> Table:
     """The table that the statement declares under ``name``, its connector and options checked. ``variables`` stand for
     ``${…}`` in options."""
+    statement = _of_values(statement)
     options = tuple(replace(o, value=expanded(o.value, variables or {})) for o in statement.options)
     plain = replace(statement, name=nodes.Name((name,), span=statement.name.span), options=options, partitioned_by=())
     partitioned = statement.partitioned_by
@@ -34,6 +36,34 @@ def declared_table(
     if wrong:
         raise SqlStreamError.of(wrong)
     return with_traits(table)
+
+
+_VALUES = "value."
+
+
+def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
+    """Options and metadata of the format of the values of Kafka's messages, by their short names. SS205 where both
+    names are given."""
+    given = {option.key: option for option in statement.options}
+    kafka = "connector" in given and given["connector"].value == "kafka"
+    long = given.get(f"{_VALUES}format")
+    if not kafka or long is None:
+        return statement
+    if "format" in given:
+        raise BindError("SS205", f"'{long.key}' and 'format' say the same", long.span, hint="Leave out one of the two.")
+    known = connectors.connector("kafka").known_options
+
+    def short(option: nodes.Option) -> nodes.Option:
+        key = option.key.removeprefix(_VALUES)
+        return option if find(known, option.key) is not None or find(known, key) is None else replace(option, key=key)
+
+    columns = tuple(
+        replace(c, key=(c.key or c.name).removeprefix(_VALUES))
+        if isinstance(c, nodes.MetadataColumn) and (c.key or c.name).startswith(_VALUES)
+        else c
+        for c in statement.columns
+    )
+    return replace(statement, columns=columns, options=tuple(map(short, statement.options)))
 
 
 def with_traits(table: Table) -> Table:

@@ -42,6 +42,8 @@ def _declared(kind: DataType) -> exp.DataType:
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:
+    if watermark.expression is not None:
+        return watermark.expression
     column = exp.column(watermark.column, quoted=True)
     delay = f" - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
     query = parse_query(f"SELECT {column.sql(dialect='spark')}{delay}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
+    DURATION,
     MISSING_OPTION,
     NOT_EXECUTED,
     STRING,
@@ -24,6 +25,8 @@ from sqlstream.options import (
     check_value,
     find,
     hint_of,
+    integer,
+    one_of,
     parsed,
 )
 from sqlstream.planner import bad_rows
@@ -31,6 +34,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, Ro
 from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
@@ -60,9 +64,40 @@ ON_ERROR = Option(
 )
 """Another one."""
 
-OF_SOURCES = (CHANGELOG, ON_ERROR)
+EMIT_STRATEGY = Option(
+    "scan.watermark.emit.strategy",
+    one_of("on-periodic", "on-event"),
+    "Either means the same: a watermark passes when a micro-batch ends, behind all its rows.",
+)
 
-PLANNED = {"source.idle-timeout": "Every source counts for the watermark."}
+_IDLE = "Without rows for so long it holds no watermark of a query with several sources back; 0: never."
+IDLE_TIMEOUT = Option("source.idle-timeout", DURATION, f"{_IDLE} Else 'table.exec.source.idle-timeout' holds.")
+
+OF_SOURCES = (
+    CHANGELOG,
+    ON_ERROR,
+    EMIT_STRATEGY,
+    IDLE_TIMEOUT,
+    Option("scan.watermark.idle-timeout", DURATION, "Flink's name of 'source.idle-timeout'."),
+)
+
+PARALLELISM = Option(
+    "sink.parallelism",
+    integer(1),
+    "So many tasks write the rows of a micro-batch; rows that update results stay with the tasks that make them.",
+    source=False,
+    sink=True,
+)
+"""An option of every sink."""
+
+_TOGETHER = (
+    "A micro-batch reads all sources and moves their watermarks together, so none runs ahead of another by more."
+)
+PLANNED = {
+    "scan.watermark.alignment.group": _TOGETHER,
+    "scan.watermark.alignment.max-drift": _TOGETHER,
+    "scan.watermark.alignment.update-interval": _TOGETHER,
+}
 """Options of the dialect for every source that have no effect yet, and what holds instead."""
 
 _NO_SPANS: Mapping[str, Span] = {}
@@ -272,13 +307,19 @@ class Connector:
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         """The writer of a stream of rows into a table, not yet started."""
         if self.write is not None:
-            return self.write(environment, table, rows)
+            return self.write(environment, table, self._in_tasks(rows, table))
         return rows.writeStream.foreachBatch(self.batch_writer(environment, table))
 
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
         """The function that writes one micro-batch of the table."""
         assert self.write_batches is not None, f"{self.name} is no sink"
-        return partial(_write_secretively, self.write_batches(environment, table), secrets_of(table))
+        write = partial(_write_in_tasks, self.write_batches(environment, table), self._in_tasks, table)
+        return partial(_write_secretively, write, secrets_of(table))
+
+    def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
+        """Rows that are only added, in as many tasks as the table says; changes keep the order that they have."""
+        tasks = self.values(table).get(PARALLELISM.key)
+        return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
 
     def answers(self, table: Table) -> bool:
         """Can rows be looked up in the table? One for streams, too, has an option that says which a table is for."""
@@ -291,7 +332,9 @@ class Connector:
     @property
     def known_options(self) -> tuple[Option, ...]:
         own_keys = {o.key for o in self.options}
-        return (*self.options, *(o for o in OF_SOURCES if self.is_source and o.key not in own_keys))
+        of_sources = OF_SOURCES if self.is_source else ()
+        of_sinks = (PARALLELISM,) if self.is_sink and PARALLELISM.key not in self.refused else ()
+        return (*self.options, *(o for o in (*of_sources, *of_sinks) if o.key not in own_keys))
 
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
         """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""
@@ -345,6 +388,12 @@ class Connector:
             if column.metadata_key is not None and column.metadata_key not in keys:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
                 yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, keys, "Metadata keys"))
+
+
+def _write_in_tasks(
+    write: BatchWriter, in_tasks: Callable[[DataFrame, Table], DataFrame], table: Table, batch: DataFrame, number: int
+) -> None:
+    write(in_tasks(batch, table), number)
 
 
 def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:

@@ -653,6 +653,8 @@ def _require_directory_above(local: str, table: Table) -> None:
         raise ConnectorError(PATH_ERROR, message, hint='Correct the option "path".')
 
 
+_COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
+
 CONNECTOR = Connector(
     name="filesystem",
     doc="Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
@@ -719,6 +721,17 @@ CONNECTOR = Connector(
     metadata_of=metadata_of,
     lookup=lookup,
     truncate=truncate,
+    refused=dict.fromkeys(
+        (
+            "sink.partition-commit.trigger",
+            "sink.partition-commit.delay",
+            "sink.partition-commit.watermark-time-zone",
+            "sink.partition-commit.policy.kind",
+            "sink.partition-commit.policy.class",
+            "sink.partition-commit.success-file.name",
+        ),
+        _COMMITS,
+    ),
     filters=filters,
     place=place,
     require_intact=require_intact,

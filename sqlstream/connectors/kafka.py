@@ -53,6 +53,7 @@ _LAST_HEADERS = (
 )
 """A key may come several times among the headers: the last one counts, as in Flink."""
 _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
+_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
 _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
@@ -174,7 +175,8 @@ def _target(table: Table) -> dict[str, str]:
 
 def target_options(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to write to a topic, for those of a table."""
-    return _properties(values) | {"topic": values["topic"]}
+    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
+    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
 
 def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
@@ -240,6 +242,13 @@ CONNECTOR = Connector(
             one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
             "How the value of a message is written: csv, json or raw (one STRING); changes of a table by the others.",
             required=True,
+            sink=True,
+        ),
+        Option(
+            "sink.partitioner",
+            one_of("default", "round-robin", planned=("fixed",)),
+            "Which partition gets a message: Kafka's choice, by the key if there is one, or each in turn.",
+            source=False,
             sink=True,
         ),
         Option("key.fields", NAME, "Columns, separated by semicolons, that make the key.", source=False, sink=True),

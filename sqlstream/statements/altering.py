@@ -8,11 +8,13 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream import connectors
 from sqlstream.catalog import Catalog, Path, full_name
 from sqlstream.catalogs.declaring import declared_table
 from sqlstream.catalogs.store import Bound, Stored
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
+from sqlstream.options import find
 from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.statements.ddl import definition_of
@@ -152,10 +154,16 @@ def _(change: nodes.SetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
 @changed.register
 def _(change: nodes.ResetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
     given = {option.key for option in table.options}
-    if missing := next((key for key in change.keys if key not in given), None):
+    if missing := next((key for key in change.keys if key not in given and not _may_have(table, key)), None):
         hint = did_you_mean(missing, sorted(given), "options") or f"It has {', '.join(sorted(given))}."
         raise _wrong(f'the table has no option "{missing}"', change.span, hint)
     return replace(table, options=tuple(o for o in table.options if o.key not in change.keys))
+
+
+def _may_have(table: nodes.CreateTable, key: str) -> bool:
+    """Whether the option has its default, which RESET leaves as it is."""
+    name = next((o.value for o in table.options if o.key == "connector"), "")
+    return name in connectors.NAMES and find(connectors.connector(name).known_options, key) is not None
 
 
 @changed.register

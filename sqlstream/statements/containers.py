@@ -72,6 +72,8 @@ def _(statement: nodes.AlterCatalog, workspace: Workspace, text: str) -> Defined
 @define.register
 def _(statement: nodes.Use, workspace: Workspace, text: str) -> Defined:
     refuse_statement(statement)
+    if statement.kind == "MODULE":
+        return None
     if statement.kind == "CATALOG":
         _one_part(statement.name)
         workspace.catalog.use_catalog(statement.name)

@@ -11,5 +11,6 @@ __all__ = ["DEFINITIONS", "define"]
 
 DEFINITIONS = (
     nodes.CreateTable, nodes.CreateView, nodes.CreateFunction, nodes.CreateCatalog, nodes.CreateDatabase, nodes.Drop,
-    nodes.AlterTable, nodes.AlterView, nodes.AlterCatalog, nodes.AlterDatabase, nodes.Use, nodes.Set, nodes.Reset,
+    nodes.AlterTable, nodes.AlterView, nodes.AlterFunction, nodes.AlterCatalog, nodes.AlterDatabase,
+    nodes.Use, nodes.Set, nodes.Reset,
 )  # fmt: skip

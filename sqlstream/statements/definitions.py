@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from sqlstream.batch import runs_instead
-from sqlstream.catalog import Catalog, full_name
+from sqlstream.catalog import DOES_NOT_EXIST, Catalog, full_name
 from sqlstream.catalogs.declaring import declared_table, expanded
 from sqlstream.catalogs.functions import declared_function
 from sqlstream.catalogs.qualifying import qualified
@@ -20,6 +20,7 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import plan_of
 from sqlstream.results import Columns
 from sqlstream.statements.likes import liked
@@ -27,6 +28,7 @@ from sqlstream.types import DataType
 from sqlstream.workspace import Workspace
 
 WRONG_COLUMNS = "SS216"
+NO_FUNCTION = "SS203"
 
 Defined = Table | View | Function | None
 
@@ -135,8 +137,42 @@ def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Defin
 
 
 @define.register
+def _(statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
+    """The function with another implementation; SS203 where there is none."""
+    name = str(statement.name)
+    if workspace.catalog.function(name) is None:
+        if statement.if_exists:
+            return None
+        hint = did_you_mean(name, workspace.catalog.function_names(), "functions of yours")
+        hint = hint or "CREATE FUNCTION makes one."
+        raise BindError(NO_FUNCTION, f'function "{name}" does not exist', statement.name.span, hint=hint)
+    anew = nodes.CreateFunction(
+        statement.name,
+        statement.target,
+        statement.language,
+        temporary=statement.temporary,
+        replace=True,
+        jars=statement.jars,
+        system=statement.system,
+        span=statement.span,
+    )
+    return define(anew, workspace, text)
+
+
+_NEVER_THERE = {
+    "MODEL": "There are no models; a Python function may ask one.",
+    "MATERIALIZED TABLE": "There are no materialized tables; INSERT fills a table.",
+}
+
+
+@define.register
 def _(statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
     catalog, exists = workspace.catalog, statement.if_exists
+    if statement.kind in _NEVER_THERE:
+        if not exists:
+            message = f'{statement.kind.lower()} "{statement.name}" does not exist'
+            raise BindError(DOES_NOT_EXIST, message, statement.name.span, hint=_NEVER_THERE[statement.kind])
+        return None
     match statement.kind:
         case "CATALOG":
             catalog.drop_catalog(statement.name, if_exists=exists)

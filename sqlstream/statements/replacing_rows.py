@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
 from sqlstream.batch import Batch, chosen
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.planner.catalog import Table
+from sqlstream.grammar.spans import mark_as
+from sqlstream.planner.binder.partitions import partitions_of, without_partition
+from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Insert
 from sqlstream.plans import Root
 from sqlstream.table_uses import scanned_tables
@@ -18,6 +22,7 @@ from sqlstream.workspace import Workspace
 NOT_REPLACED = "SS296"
 _UNBOUNDED = "SS600"
 _PARTITION = "SS358"
+_NEW = "__new"
 
 
 def truncated_table(statement: nodes.Truncate, catalog: Catalog) -> Table:
@@ -38,7 +43,9 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
         raise BindError(NOT_REPLACED, f'"{table.name}" is a view, which has no rows of its own', name.span)
     if connector(table.connector).truncate is None:
         message = f'rows of table "{table.name}" are not removed: connector "{table.connector}" does not do that'
-        raise BindError(NOT_REPLACED, message, name.span, hint=f"{words} takes tables of filesystem and memory.")
+        raise BindError(
+            NOT_REPLACED, message, name.span, hint=f"{words} takes tables of filesystem, memory and blackhole."
+        )
     return table
 
 
@@ -46,15 +53,13 @@ def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root |
     """What computes the rows of an INSERT OVERWRITE. BindError SS296 where its query has no end, and where it reads the
     table as it is emptied."""
     table = _replaceable(statement.target, workspace.catalog, "INSERT OVERWRITE")
-    if any(value.value is not None for value in statement.partition):
-        message = "INSERT OVERWRITE of single partitions is not executed"
-        hint = "Overwrite the table, with a query that gives the rows of all partitions, or give partitions own tables."
-        raise UnsupportedError(_PARTITION, message, statement.partition[0].span, hint=hint)
     finished = workspace.copy()
     finished.settings.set("execution.runtime-mode", "batch")
     plain = replace(statement, overwrite=False)
     try:
         plan = chosen(plain, finished)
+        if any(value.value is not None for value in statement.partition):
+            plan = chosen(_with_other_partitions(plain, table, workspace.catalog), finished)
     except SqlStreamError as error:
         raise _without_end(error) from None
     if isinstance(plan, Insert) and any(read.name == table.name for read in scanned_tables(plan)):
@@ -62,6 +67,53 @@ def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root |
         hint = "INSERT the rows into another table first."
         raise BindError(NOT_REPLACED, message, statement.target.span, hint=hint)
     return plan
+
+
+def _with_other_partitions(statement: nodes.Insert, table: Table, catalog: Catalog) -> nodes.Insert:
+    """The INSERT with the rows of all partitions but the one that it names, as the table is written anew."""
+    given = {value.column.casefold() for value in statement.partition if value.value is not None}
+    missing = [name for name in partitions_of(table) if name.casefold() not in given]
+    if missing:
+        message = "INSERT OVERWRITE of a partition of which only some columns are given is not executed"
+        hint = f"Give {', '.join(missing)} a value, too, or overwrite the table with the rows of all partitions."
+        raise UnsupportedError(_PARTITION, message, statement.partition[0].span, hint=hint)
+    kind = connector(table.connector)
+    if not kind.is_source or any(kind.ready(table, {})):
+        return statement
+    new = without_partition(statement, catalog)
+    names = [name.casefold() for name in new.columns]
+    alias = exp.TableAlias(
+        this=exp.to_identifier(_NEW), columns=[exp.to_identifier(name, quoted=True) for name in new.columns]
+    )
+    rows = exp.Select(
+        expressions=[_value(column, column.name.casefold() in names) for column in table.physical_columns],
+        from_=exp.From(this=exp.Subquery(this=new.query.copy(), alias=alias)),
+    )
+    same = [
+        exp.NullSafeEQ(this=exp.column(value.column, quoted=True), expression=value.value.copy())
+        for value in statement.partition
+        if value.value is not None
+    ]
+    kept = exp.Select(
+        expressions=[exp.column(column.name, quoted=True) for column in table.physical_columns],
+        from_=exp.From(this=_named(statement.target)),
+        where=exp.Where(this=exp.Not(this=exp.paren(exp.and_(*same)))),
+    )
+    both = exp.Union(this=kept, expression=rows, distinct=False)
+    mark_as(both, statement.query)
+    columns = tuple(column.name for column in table.physical_columns)
+    return replace(new, query=both, columns=columns)
+
+
+def _named(name: nodes.Name) -> exp.Table:
+    catalog, database, table = [None, None, *(exp.to_identifier(part, quoted=True) for part in name.parts)][-3:]
+    return exp.Table(this=table, db=database, catalog=catalog)
+
+
+def _value(column: Column, given: bool) -> exp.Alias:
+    value = exp.column(column.name, table=_NEW, quoted=True) if given else exp.Null()
+    cast = exp.Cast(this=value, to=column.type.to_sqlglot())
+    return exp.Alias(this=cast, alias=exp.to_identifier(column.name, quoted=True))
 
 
 def _without_end(error: SqlStreamError) -> SqlStreamError:

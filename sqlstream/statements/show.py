@@ -11,6 +11,7 @@ from sqlstream.catalogs.store import Database
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError
 from sqlstream.grammar import nodes, to_sql
+from sqlstream.planner.binder import CORE_MODULE
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.durations import as_interval
@@ -22,6 +23,14 @@ from sqlstream.statements.ddl import create_catalog_text, create_table_text, cre
 from sqlstream.statements.partitions import partitions
 
 _Line = tuple[str, ...]
+
+_NEVER_THERE = {
+    "JARS": "jars",
+    "MATERIALIZED TABLES": "table name",
+    "MODELS": "model name",
+    "PROCEDURES": "procedure name",
+}
+"""What Flink has and is not here, with the name of the column in which SHOW lists it."""
 
 
 def show(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Name], Rows]) -> Rows:
@@ -38,6 +47,12 @@ def show(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Nam
             return Rows.of_text(("current catalog name",), [(catalog.current[0],)])
         case "CURRENT DATABASE":
             return Rows.of_text(("current database name",), [(catalog.current[1],)])
+        case "MODULES":
+            return _named(("module name",), [(CORE_MODULE,)], names)
+        case "FULL MODULES":
+            return _named(("module name", "used"), [(CORE_MODULE, "true")], names)
+        case what if what in _NEVER_THERE:
+            return Rows.of_text((_NEVER_THERE[what],), [])
         case "TABLES" | "VIEWS" | "FUNCTIONS" | "USER FUNCTIONS":
             namespace = catalog.namespace(statement.name or nodes.Name((), span=statement.span))
             return _named(_HEADS[statement.what], _LISTS[statement.what](catalog, namespace), names)
@@ -196,6 +211,8 @@ def _watermark(column: Column, table: Table) -> str | None:
     watermark = table.watermark
     if watermark is None or watermark.column != column.name:
         return None
+    if watermark.expression is not None:
+        return to_sql(watermark.expression)
     return f"{column.name} - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else column.name
 
 

@@ -118,7 +118,7 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
             "SHOW THINGS",
             'SS101: unexpected "THINGS"',
             'Expected "CATALOGS", "CHECKPOINTS", "COLUMNS", "CONNECTORS", "CREATE", "CURRENT", "DATABASES", '
-            '"FUNCTIONS" or one of 6 more.',
+            '"FULL" or one of 12 more.',
         ),
         ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
         ("SET a b = c", 'SS101: unexpected "a"', "Expected a string."),

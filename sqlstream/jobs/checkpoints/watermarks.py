@@ -33,7 +33,7 @@ class SourceWatermarks:
         stored = self._known()
         reached = dict(stored)
         for report in reports:
-            for table, watermark_ms in _reached(report).items():
+            for table, watermark_ms in reached_watermarks(report).items():
                 reached[table] = max(watermark_ms, reached.get(table, watermark_ms))
         if reached != stored:
             self.control.storage.write(FILE, json.dumps(reached))
@@ -60,7 +60,7 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
     return kept
 
 
-def _reached(report: Mapping[str, Any]) -> dict[str, int]:
+def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
     """The watermarks of the sources with rows in a micro-batch, by table; the least where one is read twice."""
     watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):

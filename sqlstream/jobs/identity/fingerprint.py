@@ -106,6 +106,7 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
             return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
         case Mark(node=mark, told=told) if told is not Told.NOT:
             facts = (("column", mark.column), ("kind of time", mark.domain.value))
+            # How the watermark follows from rows may change, as its delay may: state does not depend on it.
             return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)
         case Compute() if around.windowed and shapes_state(node):
             return FingerprintPart(*title_of(node), depth, tuple(state_facts(node)))

@@ -17,6 +17,7 @@ from sqlstream.jobs.lifecycle.clock import Clock
 from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
 from sqlstream.jobs.lifecycle.enough import Enough
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
+from sqlstream.jobs.lifecycle.idle_sources import IdleSources
 from sqlstream.jobs.lifecycle.specification import Sink, anything_goes
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -35,7 +36,7 @@ class Launch:
 
     ``ended``: an earlier run has told it, so that all windows are closed; ``drained``: one whose input has no end, and
     which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
-    ``watermarks``: of jobs with several sources.
+    ``watermarks``: of jobs with several sources. ``idle``: those of them that may hold no watermark back.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
     ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
     has written no longer counts. ``secrets``: of the settings, which no failure may show. ``enough``: of a query that
@@ -54,6 +55,7 @@ class Launch:
     ended: bool = False
     drained: bool = False
     watermarks: SourceWatermarks | None = None
+    idle: IdleSources | None = None
     paced: bool = False
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL

@@ -87,6 +87,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         end_of_input=end_of_input_of(settings, named=named),
         secrets=settings.secrets,
         rows_move_time=settings[RUNTIME_MODE] != "batch",
+        idle_timeout_ms=settings["table.exec.source.idle-timeout"],
     )
 
 

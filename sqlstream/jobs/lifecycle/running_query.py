@@ -115,6 +115,8 @@ class RunningQuery:
             self.progress = advanced(self.progress, reports)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
+        if self.launch.idle is not None:
+            self.launch.idle.take_in(new)
         self._cut = self._cut or next(filter(None, map(cut_in, new)), None)
         self._on_reports(reports, self.progress.last_batch)
 
@@ -129,6 +131,8 @@ class RunningQuery:
                     self._take_in(query)
                     self._require_whole(query)
                     self._require_sink(query)
+                    if self.launch.idle is not None:
+                        self.launch.idle.look()
                     if self.has_enough:
                         self.stop()
                     elif self._deadline.is_set:

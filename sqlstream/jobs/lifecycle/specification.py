@@ -70,6 +70,7 @@ class Execution:
     ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
     ``end_of_input`` what becomes of what is pending when bounded input has been read. ``secrets`` are those of the
     settings, which no failure may show, as it shows none of the tables. ``rows_move_time``: see ``JobRuntime``.
+    ``idle_timeout_ms``: see ``idle_sources``.
     """
 
     checkpointing: Checkpointing = AT_ONCE
@@ -81,6 +82,7 @@ class Execution:
     end_of_input: EndOfInput = EndOfInput.FINAL
     secrets: Secrets = NO_SECRETS
     rows_move_time: bool = True
+    idle_timeout_ms: int = 0
 
 
 @dataclass(frozen=True)

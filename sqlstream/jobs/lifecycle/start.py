@@ -15,6 +15,7 @@ from sqlstream.jobs.identity.declared_states import declared_states
 from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
 from sqlstream.jobs.lifecycle.clock import clock_of
 from sqlstream.jobs.lifecycle.enough import enough_of
+from sqlstream.jobs.lifecycle.idle_sources import idle_sources
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended
 from sqlstream.jobs.lifecycle.results import ResultQueue
@@ -116,6 +117,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         ended=ended,
         drained=ended and not bounded,
         watermarks=watermarks,
+        idle=None if bounded or ended else idle_sources(physical, control, execution.idle_timeout_ms),
         temporary=job.place.temporary or job.place.checkpoint is None,
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,

@@ -47,7 +47,6 @@ SHOW PARTITIONS parted;
 CREATE TABLE parted (a INT, dt STRING) PARTITIONED BY (dt) WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'json');
 SHOW PARTITIONS parted PARTITION (dt = '2020-01-01');
 
--- refused SS106: there are no procedures
 SHOW PROCEDURES;
 
 SHOW VIEWS;
@@ -64,21 +63,16 @@ SHOW FUNCTIONS LIKE 'to%';
 
 SHOW FUNCTIONS FROM default_database ILIKE 'TO%';
 
--- due ddl
 SHOW MODULES;
 
--- due ddl
 SHOW FULL MODULES;
 
--- refused SS106: jars belong to Java
 SHOW JARS;
 
 SHOW JOBS;
 
--- refused SS101: there are no models
 SHOW MODELS;
 
--- refused SS101: there are no materialized tables
 SHOW MATERIALIZED TABLES;
 
 DESCRIBE orders;
@@ -140,7 +134,6 @@ USE default_catalog.default_database;
 CREATE DATABASE dbu;
 USE dbu;
 
--- due ddl
 USE MODULES core;
 
 -- refused SS106: modules are Java
@@ -168,5 +161,4 @@ ANALYZE TABLE orders COMPUTE STATISTICS FOR COLUMNS product, amount;
 -- refused SS106: there are no procedures
 CALL `system`.generate_n(4);
 
--- due ddl
 TRUNCATE TABLE out1;

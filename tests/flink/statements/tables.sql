@@ -64,7 +64,6 @@ CREATE TABLE t16 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_tim
 
 CREATE TABLE t17 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_time - INTERVAL '0.001' SECOND) WITH ('connector' = 'datagen');
 
--- due words
 CREATE TABLE t18 (a TIMESTAMP(3), b INT, WATERMARK FOR a AS CASE WHEN b > 0 THEN a - INTERVAL '1' SECOND ELSE a - INTERVAL '5' SECOND END) WITH ('connector' = 'datagen');
 
 -- refused SS214: no source here has a watermark of its own
@@ -111,7 +110,6 @@ CREATE TABLE t31 (order_day AS CAST(order_time AS DATE)) WITH ('connector' = 'pr
 
 CREATE TABLE t32 LIKE orders;
 
--- due ddl
 CREATE TABLE t33 WITH ('connector' = 'print') LIKE orders (EXCLUDING OPTIONS, OVERWRITING WATERMARKS);
 
 CREATE TEMPORARY TABLE t34 WITH ('connector' = 'print') LIKE orders (EXCLUDING ALL);
@@ -205,7 +203,6 @@ ALTER TABLE IF EXISTS absent RENAME TO absent2;
 
 ALTER TABLE plain SET ('rows-per-second' = '10');
 
--- due ddl
 ALTER TABLE plain RESET ('rows-per-second');
 
 CREATE VIEW v AS SELECT 1 AS a;
@@ -220,14 +217,12 @@ ALTER DATABASE dba SET ('k' = 'v');
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata SET ('default-database' = 'db');
 
--- due ddl
-CREATE CATALOG cata WITH ('type' = 'generic_in_memory', 'k' = 'v');
-ALTER CATALOG cata RESET ('k');
+CREATE CATALOG cata WITH ('type' = 'generic_in_memory', 'default-database' = 'db');
+ALTER CATALOG cata RESET ('default-database');
 
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata COMMENT 'of a test';
 
--- due ddl
 CREATE FUNCTION fa AS 'golden_functions:fee' LANGUAGE PYTHON;
 ALTER FUNCTION fa AS 'golden_functions:fee' LANGUAGE PYTHON;
 
@@ -258,8 +253,6 @@ DROP FUNCTION IF EXISTS absent;
 
 DROP TEMPORARY SYSTEM FUNCTION IF EXISTS absent;
 
--- refused SS101: there are no models
 DROP MODEL IF EXISTS m;
 
--- refused SS101: there are no materialized tables
 DROP MATERIALIZED TABLE IF EXISTS mt;

@@ -2,7 +2,7 @@
 
 -- tables
 CREATE TABLE pageviews (user_id STRING, viewtime TIMESTAMP(3), pageid BIGINT, country STRING, `date` STRING, WATERMARK FOR viewtime AS viewtime) WITH ('connector' = 'datagen');
-CREATE TABLE country_views (user_id STRING, cnt BIGINT, `date` STRING, country STRING) WITH ('connector' = 'blackhole');
+CREATE TABLE country_views (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country) WITH ('connector' = 'blackhole');
 CREATE TABLE pv (user_id STRING, pageid BIGINT) WITH ('connector' = 'blackhole');
 CREATE TABLE pv2 (user_id STRING, pageid BIGINT) WITH ('connector' = 'blackhole');
 CREATE TABLE sums (pageid BIGINT, c BIGINT, PRIMARY KEY (pageid) NOT ENFORCED) WITH ('connector' = 'blackhole');
@@ -29,10 +29,8 @@ CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) 
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT INTO parted PARTITION (`date` = '2019-8-30') SELECT user_id, CAST(1 AS BIGINT), country FROM pageviews;
 
--- due ddl
 INSERT INTO country_views PARTITION (`date` = '2019-8-30', country = 'China') (user_id) SELECT user_id FROM pageviews;
 
--- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT OVERWRITE parted PARTITION (`date` = '2019-8-30', country = 'China') SELECT user_id, CAST(1 AS BIGINT) FROM done;

@@ -110,6 +110,21 @@ QUERIES = {
         ("Ulm",)
     ],
     "SELECT shop = ANY (SELECT shop FROM sales) AS sells FROM shops ORDER BY shop": [(True,), (True,), (False,)],
+    "SELECT x, x > ALL (SELECT v FROM (VALUES (1), (2)) AS t(v)) AS a, "
+    "x <= SOME (SELECT v FROM (VALUES (1), (2)) AS t(v)) AS b, "
+    "x < ALL (SELECT v FROM (VALUES (2), (NULL)) AS t(v)) AS c, "
+    "x > ANY (SELECT v FROM (VALUES (2), (NULL)) AS t(v)) AS d, "
+    "x > ALL (SELECT 1 WHERE FALSE) AS e, x > ANY (SELECT 1 WHERE FALSE) AS f, x = ALL (SELECT 3) AS g, "
+    "x <> ANY (SELECT v FROM (VALUES (3), (3)) AS t(v)) AS h FROM (VALUES (1), (2), (3)) AS q(x) ORDER BY x": [
+        (1, False, True, None, None, True, False, False, True),
+        (2, False, True, False, None, True, False, False, True),
+        (3, True, False, False, True, True, False, True, False),
+    ],
+    "SELECT shop, SINGLE_VALUE(city) AS city FROM shops GROUP BY shop HAVING COUNT(*) >= ALL (SELECT 1) ORDER BY 1": [
+        (1, "Ulm"),
+        (2, "Bonn"),
+        (9, "Köln"),
+    ],
     "SELECT shop FROM sales INTERSECT SELECT shop FROM shops ORDER BY shop": [(1,), (2,)],
     "SELECT shop FROM sales EXCEPT ALL SELECT shop FROM shops ORDER BY shop": [(1,), (3,)],
     "SELECT shop, amount, SUM(amount) OVER (ORDER BY amount) AS s FROM sales WHERE amount > 5 ORDER BY 2": [

@@ -49,6 +49,17 @@ def test_print_takes_a_name_and_standard_error(make_table, numbers, write_all, c
     assert (actual.out, actual.err) == ("", "job 7> +I[1, x y]\njob 7> +I[2, null]\n")
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_as_many_tasks_write_as_the_sink_says(make_table, write_all, tmp_path, tasks: int) -> None:
+    (tmp_path / "in.csv").write_text("".join(f"{n}\n" for n in range(100)))
+    source = make_table("filesystem", "a INT", path=tmp_path / "in.csv", format="csv")
+    folder = tmp_path / "out"
+    write_all(source, make_table("filesystem", "a INT", path=folder, format="json", sink__parallelism=str(tasks)))
+    files = [*folder.glob("*.json")]
+    assert len(files) == tasks
+    assert sum(len(file.read_text().splitlines()) for file in files) == 100
+
+
 def test_blackhole_computes_every_row(spark, make_table, numbers, environment, tmp_path) -> None:
     read, sink = connector("filesystem").read, connector("blackhole")
     assert read is not None

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from sqlstream.connectors import NAMES, connector, validate
+from sqlstream.connectors.kafka import target_options
 from sqlstream.errors import Span
 from sqlstream.options import find
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.session import Session
 from sqlstream.types import parse_type
 
 MakeTable = Callable[..., Table]
@@ -93,9 +95,35 @@ def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str
     assert codes(files(make_table, format=name)) == ["SS350"]
 
 
-@pytest.mark.parametrize("key", ["source__idle_timeout"])
+@pytest.mark.parametrize(
+    "key", ["source__idle_timeout", "scan__watermark__alignment__group", "sink__partition_commit__delay"]
+)
 def test_options_of_the_dialect_that_come_later_are_not_executed(make_table, key: str) -> None:
     assert codes(files(make_table, **{key: "10 s"})) == ["SS350"]
+
+
+def test_kafka_is_told_how_messages_go_to_partitions(make_table) -> None:
+    options = {"topic": "t", "format": "json", "properties__bootstrap__servers": "h:9092"}
+    class_of = {"default": None, "round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+    for name, expected in class_of.items():
+        table = make_table("kafka", "a INT", sink__partitioner=name, **options)
+        assert codes(table) == []
+        assert target_options(connector("kafka").values(table)).get("kafka.partitioner.class") == expected
+    assert codes(make_table("kafka", "a INT", sink__partitioner="fixed", **options)) == ["SS350"]
+
+
+def test_the_format_of_values_of_kafka_has_a_long_name_too() -> None:
+    columns = "t TIMESTAMP(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, id BIGINT"
+    options = "'connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092'"
+    long = "'value.format' = 'debezium-json', 'value.debezium-json.ignore-parse-errors' = 'true'"
+    with Session() as session:
+        session.sql(f"CREATE TABLE t ({columns}) WITH ({options}, {long})")
+        table = session.workspace.catalog.relation("t")
+        assert isinstance(table, Table)
+        assert table.option("format") == "debezium-json" and table.columns[0].metadata_key == "ingestion-timestamp"
+        assert table.option("debezium-json.ignore-parse-errors") == "true"
+        wrong = session.check(f"CREATE TABLE u ({columns}) WITH ({options}, {long}, 'format' = 'json')")
+        assert [d.code for d in wrong] == ["SS205"]
 
 
 def test_sources_take_the_changelog_mode_that_the_planner_reads(make_table) -> None:

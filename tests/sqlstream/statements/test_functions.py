@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import sqlstream
 from sqlstream.errors import SqlStreamError
+from sqlstream.python_path import importable
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session
@@ -51,6 +52,20 @@ def test_they_are_described(session: Session) -> None:
     ]  # fmt: skip
     with pytest.raises(SqlStreamError, match="SS203"):
         session.sql("DESCRIBE FUNCTION nothing")
+
+
+def test_a_function_gets_another_implementation_where_there_is_one(session: Session, tmp_path: Path) -> None:
+    code = "def one(x: int) -> int:\n    return 1\n\n\ndef two(x: int) -> int:\n    return 2\n"
+    (tmp_path / "altered.py").write_text(code)
+    with importable(tmp_path):
+        session.sql("CREATE FUNCTION number AS 'altered:one' LANGUAGE PYTHON")
+        session.sql("ALTER FUNCTION number AS 'altered:two' LANGUAGE PYTHON")
+        assert [row[-1] for row in rows(session, "SHOW USER FUNCTIONS") if row[0] == "number"] == ["altered:two"]
+        session.sql("ALTER FUNCTION IF EXISTS nothing AS 'altered:two'")
+        with pytest.raises(SqlStreamError, match="SS203"):
+            session.sql("ALTER FUNCTION nothing AS 'altered:two'")
+        session.sql("CREATE TEMPORARY SYSTEM FUNCTION here AS 'altered:one'")
+        session.sql("ALTER TEMPORARY SYSTEM FUNCTION here AS 'altered:two'; DROP TEMPORARY SYSTEM FUNCTION here")
 
 
 def test_they_are_replaced_and_dropped(session: Session) -> None:

@@ -68,6 +68,26 @@ def test_overwritten_rows_are_gone_even_where_the_query_reads_them(session: Sess
     assert len(rows(session, "SELECT * FROM days")) == 2
 
 
+def test_an_overwritten_partition_leaves_the_others(session: Session) -> None:
+    both = "SELECT id, 'a', amount FROM sales UNION ALL SELECT id, 'b 1', amount FROM sales"
+    done(session, "INSERT OVERWRITE days PARTITION (day = 'b 1') SELECT id, amount FROM sales")
+    assert len(rows(session, "SELECT id FROM days")) == 2
+    done(session, f"INSERT OVERWRITE days {both}")
+    done(session, "INSERT OVERWRITE days PARTITION (day = 'b 1') SELECT id + 10, amount FROM days WHERE id = 1")
+    assert rows(session, "SELECT id, day FROM days") == [(1, "a"), (2, "a"), (11, "b 1"), (11, "b 1")]
+    done(session, "INSERT OVERWRITE days PARTITION (day = 'c') VALUES (5, 6)")
+    assert rows(session, "SELECT id, day FROM days WHERE day <> 'a'") == [(5, "c"), (11, "b 1"), (11, "b 1")]
+
+
+def test_what_is_thrown_away_may_have_partitions_and_be_emptied(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE nowhere (id BIGINT, day STRING, amount INT) PARTITIONED BY (day) WITH ('connector' = 'blackhole')"
+    )
+    done(session, "INSERT INTO nowhere PARTITION (day = 'a') (id) SELECT id FROM sales")
+    done(session, "INSERT OVERWRITE nowhere SELECT 1, 'b', 2")
+    done(session, "TRUNCATE TABLE nowhere")
+
+
 def test_rows_in_memory_are_renamed_replaced_and_truncated_with_their_table(session: Session) -> None:
     done(session, "CREATE TABLE kept WITH ('connector' = 'memory') AS SELECT id FROM sales")
     done(session, "ALTER TABLE kept RENAME TO moved")

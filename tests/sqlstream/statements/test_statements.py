@@ -50,6 +50,20 @@ def error(session: Session, text: str) -> SqlStreamError:
 # --- SHOW and DESCRIBE ----------------------------------------------------------------------------------------
 
 
+def test_what_flink_has_and_is_not_here_is_an_empty_list(session: Session) -> None:
+    for what in ("JARS", "PROCEDURES", "MODELS", "MATERIALIZED TABLES"):
+        assert rows(session, f"SHOW {what}") == []
+    session.sql("DROP MODEL IF EXISTS m; DROP MATERIALIZED TABLE IF EXISTS m")
+    assert "SS202" in str(error(session, "DROP MODEL m"))
+
+
+def test_there_is_one_module(session: Session) -> None:
+    assert rows(session, "SHOW MODULES") == [("core",)]
+    assert rows(session, "SHOW FULL MODULES") == [("core", "true")]
+    session.sql("USE MODULES core")
+    assert "SS329" in str(error(session, "USE MODULES hive"))
+
+
 def test_show_lists_what_there_is(session: Session) -> None:
     assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
     assert rows(session, "SHOW VIEWS") == [("dear",)]

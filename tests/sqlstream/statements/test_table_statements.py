@@ -142,7 +142,7 @@ def test_options_are_set_and_reset(session: Session) -> None:
     session.sql("ALTER TABLE base SET ('path' = '/other', 'source.monitor-interval' = '1 s')")
     facts = dict(row[:2] for row in rows(session, "DESCRIBE EXTENDED base"))
     assert (facts["option path"], facts["bounded"]) == ("/other", "no")
-    session.sql("ALTER TABLE base RESET ('source.monitor-interval')")
+    session.sql("ALTER TABLE base RESET ('source.monitor-interval', 'source.max-files-per-trigger')")
     assert dict(row[:2] for row in rows(session, "DESCRIBE EXTENDED base"))["bounded"] == "yes"
 
 

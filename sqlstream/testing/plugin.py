@@ -5,7 +5,6 @@ A ``stream`` block is two tests: one run straight through, and one that restarts
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import pytest
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
+    from sqlstream.testing.golden import Outcome
     from sqlstream.testing.golden_format import Block
 
 SUFFIX = ".golden"
@@ -101,12 +101,21 @@ class GoldenItem(pytest.Item):
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
-            outcome = run_block(self.file.blocks, self.index, restart=self.restart)
+            outcome = run_block(self.file.blocks, self.index, restart=self.restart, folder=self.path.parent)
         if outcome.matches:
             return
         if not self.config.getoption("--bless"):
-            raise GoldenMismatch(_difference(outcome.expected, outcome.lines))
+            raise GoldenMismatch(self._difference(outcome))
+        for saved in outcome.saved:
+            saved.write()
         self.file.bless(self.index, outcome.lines)
+
+    def _difference(self, outcome: Outcome) -> str:
+        from sqlstream.testing.failure_text import failure_text
+        from sqlstream.testing.golden_cause import cause_of
+
+        cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
+        return failure_text(outcome, cause)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
@@ -123,7 +132,3 @@ class GoldenItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Any, int, str]:
         return self.path, self.block.line - 1, f"golden: {self.name}"
-
-
-def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
-    return "\n".join(difflib.unified_diff(expected, got, "expected", "got", n=2, lineterm=""))

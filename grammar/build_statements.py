@@ -44,6 +44,28 @@ class StatementBuilder(MatchBuilder):
     def statement_set(self, meta: Meta, *inserts: n.Insert) -> n.StatementSet:
         return n.StatementSet(inserts, span=span_of_meta(meta))
 
+    def unit_test(
+        self, meta: Meta, name: n.Name, view: n.Name, at: Token | None, mocks: Any, expected: n.UnitRows
+    ) -> n.UnitTest:
+        return n.UnitTest(
+            name, view, expected, mocks or (), at.value if at is not None else None, span=span_of_meta(meta)
+        )
+
+    def unit_mocks(self, meta: Meta, *mocks: Any) -> tuple[n.UnitRows, ...]:
+        return tuple(mock for mock in mocks if mock is not None)
+
+    def unit_mock(self, meta: Meta, name: n.Name, columns: Any, query: Token) -> n.UnitRows:
+        return n.UnitRows(query.value, columns or (), name, span=span_of_meta(meta))
+
+    def unit_expected(self, meta: Meta, columns: Any, query: Token) -> n.UnitRows:
+        return n.UnitRows(query.value, columns or (), span=span_of_meta(meta))
+
+    def unit_columns(self, meta: Meta, *columns: n.PhysicalColumn) -> tuple[n.PhysicalColumn, ...]:
+        return columns
+
+    def unit_column(self, meta: Meta, name: Token, type_: Token) -> n.PhysicalColumn:
+        return n.PhysicalColumn(text_of(name), type_.value, span=span_of_meta(meta))
+
     def explain(self, meta: Meta, format_: str | None, stage: str | None, statement: Any) -> n.Explain:
         return n.Explain(statement, format_ or "TEXT", stage or "OPTIMIZED", span=span_of_meta(meta))
 

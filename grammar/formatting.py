@@ -17,7 +17,14 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
-from sqlstream.grammar.print_statements import create_head, insert_head, table_elements, view_head
+from sqlstream.grammar.print_statements import (
+    create_head,
+    insert_head,
+    table_elements,
+    unit_rows_head,
+    unit_test_head,
+    view_head,
+)
 from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
@@ -168,6 +175,16 @@ def _(statement: n.Insert) -> str:
 def _(statement: n.StatementSet) -> str:
     inserts = "\n".join(_indented(f"{pretty(i)};") for i in statement.inserts)
     return f"EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND"
+
+
+@pretty.register
+def _(statement: n.UnitTest) -> str:
+    mocks = _separated([_unit_rows(mock) for mock in statement.mocks])
+    return "\n".join([unit_test_head(statement, _plain), *mocks, _unit_rows(statement.expected)])
+
+
+def _unit_rows(rows: n.UnitRows) -> str:
+    return f"{unit_rows_head(rows, _plain)} AS (\n{_indented(_sql(rows.query))}\n)"
 
 
 @pretty.register

@@ -613,6 +613,26 @@ class StatementSet(Node):
 
 
 @dataclass(frozen=True)
+class UnitRows(Node):
+    """``MOCK name [(column type, …)] AS (query)``; EXPECTED, which has no name, the same way."""
+
+    query: exp.Expression
+    columns: tuple[PhysicalColumn, ...] = ()
+    name: Name | None = None
+
+
+@dataclass(frozen=True)
+class UnitTest(Node):
+    """``EXECUTE UNIT TEST name FOR view [AT TIME at] [MOCK …, …] EXPECTED …``."""
+
+    name: Name
+    view: Name
+    expected: UnitRows
+    mocks: tuple[UnitRows, ...] = ()
+    at: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
 class Query(Node):
     """A query on its own."""
 
@@ -703,6 +723,6 @@ class Use(Node):
 
 
 Statement = (
-    CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | Query | Explain | Show | Describe
-    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use
+    CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | UnitTest | Query | Explain | Show
+    | Describe | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use
 )  # fmt: skip

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
 CLOSED = "SS481"
+FAILED_TEST = "SS498"
 
 OK = Rows.of_text(("result",), (("OK",),))
 
@@ -96,6 +97,8 @@ class Session:
                 return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
+            case nodes.UnitTest():
+                return self._unit_test(statement)
             case nodes.Explain():
                 lines = self._explained(statement, says_way=True).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -106,6 +109,15 @@ class Session:
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
+
+    def _unit_test(self, test: nodes.UnitTest) -> Rows:
+        from sqlstream.testing.unit_tests import run_unit_test
+
+        difference = run_unit_test(test, self)
+        if difference is not None:
+            message = f'unit test "{test.name}" of view "{test.view}" fails'
+            raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)
+        return Rows.of_text(("test", "result"), ((str(test.name), "PASS"),))
 
     def dataframe(self, text: str) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over

@@ -14,6 +14,7 @@ from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
+from sqlstream.statements.mocking import bind_unit_test
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
             chosen(statement, scratch)
         case nodes.StatementSet():
             set_of_streams(statement, scratch)
+        case nodes.UnitTest():
+            bind_unit_test(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():

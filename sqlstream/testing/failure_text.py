@@ -142,6 +142,7 @@ def _marks(
         first, second = cut(one, comparison.types), cut(other, comparison.types)
         differing = {i + 2 for i in comparison.differing_columns(first, second)}
         differing |= {i for i in range(2) if expected[i] != actual[i]}
-    longest = [max(len(c[i]) if i < len(c) else 0 for c in (expected, actual)) for i in range(len(widths))]
+    there = [cells for line, cells in ((one, expected), (other, actual)) if line is not None]
+    longest = [max(len(cells[i]) if i < len(cells) else 0 for cells in there) for i in range(len(widths))]
     cells = ["^" * min(longest[i], widths[i]) if i in differing else "" for i in range(len(widths))]
     return f"{_text('', cells, widths)}  first difference"

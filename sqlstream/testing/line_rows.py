@@ -17,6 +17,7 @@ from sqlstream.types import DataType
 _DIGITS = {"FLOAT": 1e-6, "DOUBLE": 1e-9}
 """What sums in another order may differ by."""
 _ABSOLUTE = 1e-12
+_MOST_PAIRS = 10_000
 
 Types = Mapping[str, Sequence[DataType]]
 """By table in lower case, "" for the result, the types of its columns."""
@@ -84,13 +85,18 @@ class LineComparison:
             else:
                 left.remove(partner)
                 same.append(Pair(False, line, partner))
-        differing: list[Pair] = []
-        for line in missing:
-            likest = max(left, key=lambda other: self._equal_columns(line, other), default=None)
-            if likest is not None:
-                left.remove(likest)
-            differing.append(Pair(True, line, likest))
-        return [*same, *differing, *(Pair(True, None, line) for line in left)]
+        return [*same, *self._likest(missing, left)]
+
+    def _likest(self, missing: Sequence[str], surplus: Sequence[str]) -> Iterator[Pair]:
+        """Each line beside the other that has most columns in common with it, the likest first."""
+        lines, others = dict(enumerate(missing)), dict(enumerate(surplus))
+        if len(missing) * len(surplus) <= _MOST_PAIRS:
+            likeness = {(i, j): self._equal_columns(missing[i], surplus[j]) for i in lines for j in others}
+            for i, j in sorted(likeness, key=lambda pair: -likeness[pair]):
+                if i in lines and j in others and likeness[i, j]:
+                    yield Pair(True, lines.pop(i), others.pop(j))
+        for line, other in zip_longest(lines.values(), others.values()):
+            yield Pair(True, line, other)
 
     def _equal_columns(self, one: str, other: str) -> int:
         return sum(a == b for a, b in zip(cut(one, self.types).columns, cut(other, self.types).columns, strict=False))

@@ -1,4 +1,5 @@
-"""The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``.
+"""The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``; collects
+EXECUTE UNIT TEST of SQL files.
 
 A ``stream`` block is two tests: one run straight through, and one that restarts before one or two of its inputs.
 """
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sqlstream.testing.golden import Outcome
     from sqlstream.testing.golden_format import Block
 
-SUFFIX = ".golden"
+SUFFIX, SQL = ".golden", ".sql"
 
 _EVERY = {"all": 1, "third": 3}
 
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper():
+        return UnitTestFile.from_parent(parent, path=file_path)
     return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
 
 
@@ -132,3 +135,40 @@ class GoldenItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Any, int, str]:
         return self.path, self.block.line - 1, f"golden: {self.name}"
+
+
+class UnitTestFile(pytest.File):
+    """A SQL file; its tests are named ``<line>-<name>``."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from sqlstream.testing.unit_tests import names_of
+
+        for index, line, name in names_of(self.path):
+            yield UnitTestItem.from_parent(self, name=f"{line}-{name}", index=index, line=line)
+
+
+class UnitTestItem(pytest.Item):
+    """One EXECUTE UNIT TEST."""
+
+    def __init__(self, *, index: int, line: int, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.index, self.line = index, line
+        self.add_marker(pytest.mark.spark)
+
+    def runtest(self) -> None:
+        from sqlstream.python_path import importable
+        from sqlstream.testing.spark import LocalSession
+        from sqlstream.testing.unit_tests import run_test_of_file
+
+        with importable(self.path.parent), LocalSession() as session:
+            difference = run_test_of_file(self.path, self.index, session)
+        if difference is not None:
+            raise GoldenMismatch(difference)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
+            return super().repr_failure(excinfo)
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Any, int, str]:
+        return self.path, self.line - 1, f"unit test: {self.name}"

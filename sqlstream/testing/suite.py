@@ -13,6 +13,7 @@ from pathlib import Path
 from sqlstream.errors import SqlStreamError
 from sqlstream.python_path import importable
 from sqlstream.session import Session
+from sqlstream.testing import unit_tests
 from sqlstream.testing.cases import run_file
 from sqlstream.testing.failure_text import failure_text, first_difference
 from sqlstream.testing.golden import Outcome, files_of, run_block
@@ -92,9 +93,8 @@ def items_of(path: Path, restarts: int = 0) -> list[Item]:
     """The tests of a file. ``restarts``: the first stream block and every so many behind it also run with restarts."""
     try:
         if path.suffix == UNIT:
-            from sqlstream.testing.unit_tests import names_of
-
-            return [Item(path, f"{line}-{name}", index=index) for index, line, name in names_of(path)]
+            names = unit_tests.names_of(path)
+            return [Item(path, f"{line}-{name}", index=index) for index, line, name in names]
         return list(_golden_tests(path, restarts))
     except (GoldenFormatError, OSError, UnicodeDecodeError, SqlStreamError) as error:
         return [Item(path, "", wrong=str(error))]
@@ -117,9 +117,10 @@ def files_behind(path: Path) -> set[Path]:
     """The file and those with SQL that its tests name."""
     try:
         blocks = parse_golden(path.read_text(encoding="utf-8")) if path.suffix == GOLDEN else ()
+        scripts = unit_tests.scripts_of(path) if path.suffix == UNIT else ()
     except (GoldenFormatError, OSError, UnicodeDecodeError):
-        blocks = ()
-    return {path, *files_of(blocks, path.parent)}
+        return {path}
+    return {path, *files_of(blocks, path.parent), *scripts}
 
 
 # --- one test -------------------------------------------------------------------------------------------------
@@ -173,10 +174,8 @@ def bless(path: Path, blocks: Sequence[Block], index: int, outcome: Outcome) -> 
 
 
 def _unit_test(item: Item, how: How) -> Result:
-    from sqlstream.testing.unit_tests import run_unit_test
-
     with how.session() as session:
-        difference = run_unit_test(item.path, item.index, session)
+        difference = unit_tests.run_test_of_file(item.path, item.index, session)
     if difference is None:
         return Result(item.id, Verdict.PASS)
     return Result(item.id, Verdict.FAIL, "other rows than expected", detail=difference)

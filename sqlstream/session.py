@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlstream.batch import Batch, chosen, set_of_streams
@@ -111,9 +112,8 @@ class Session:
         return inspect_statement(statement, self.workspace)
 
     def _unit_test(self, test: nodes.UnitTest) -> Rows:
-        from sqlstream.testing.unit_tests import run_unit_test
-
-        difference = run_unit_test(test, self)
+        harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
+        difference = harness.run_unit_test(test, self)
         if difference is not None:
             message = f'unit test "{test.name}" of view "{test.view}" fails'
             raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)

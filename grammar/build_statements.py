@@ -121,6 +121,28 @@ class StatementBuilder(PlanBuilder):
         given, overwrite = None if hint is None else hint.value, mode == "OVERWRITE"
         return n.Insert(target, query.value, columns or (), given, overwrite, partition or (), span=span_of_meta(meta))
 
+    def unit_test(
+        self, meta: Meta, name: n.Name, view: n.Name, at: Token | None, mocks: Any, expected: n.UnitRows
+    ) -> n.UnitTest:
+        return n.UnitTest(
+            name, view, expected, mocks or (), at.value if at is not None else None, span=span_of_meta(meta)
+        )
+
+    def unit_mocks(self, meta: Meta, *mocks: Any) -> tuple[n.UnitRows, ...]:
+        return tuple(mock for mock in mocks if mock is not None)
+
+    def unit_mock(self, meta: Meta, name: n.Name, columns: Any, query: Token) -> n.UnitRows:
+        return n.UnitRows(query.value, columns or (), name, span=span_of_meta(meta))
+
+    def unit_expected(self, meta: Meta, columns: Any, query: Token) -> n.UnitRows:
+        return n.UnitRows(query.value, columns or (), span=span_of_meta(meta))
+
+    def unit_columns(self, meta: Meta, *columns: n.PhysicalColumn) -> tuple[n.PhysicalColumn, ...]:
+        return columns
+
+    def unit_column(self, meta: Meta, name: Token, type_: Token) -> n.PhysicalColumn:
+        return n.PhysicalColumn(text_of(name), type_.value, span=span_of_meta(meta))
+
     def partition(self, meta: Meta, *values: n.PartitionValue) -> tuple[n.PartitionValue, ...]:
         return values
 

@@ -22,6 +22,8 @@ from sqlstream.grammar.print_statements import (
     insert_head,
     partitions,
     table_elements,
+    unit_rows_head,
+    unit_test_head,
     view_head,
 )
 from sqlstream.grammar.printer import print_node
@@ -176,6 +178,16 @@ def _(statement: n.Insert) -> str:
 def _(statement: n.StatementSet) -> str:
     inserts = "\n".join(_indented(f"{pretty(i)};") for i in statement.inserts)
     return f"EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND"
+
+
+@pretty.register
+def _(statement: n.UnitTest) -> str:
+    mocks = _separated([_unit_rows(mock) for mock in statement.mocks])
+    return "\n".join([unit_test_head(statement, _plain), *mocks, _unit_rows(statement.expected)])
+
+
+def _unit_rows(rows: n.UnitRows) -> str:
+    return f"{unit_rows_head(rows, _plain)} AS (\n{_indented(_sql(rows.query))}\n)"
 
 
 @pretty.register

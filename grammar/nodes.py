@@ -870,6 +870,26 @@ class StatementSet(Node):
 
 
 @dataclass(frozen=True)
+class UnitRows(Node):
+    """``MOCK name [(column type, …)] AS (query)``; EXPECTED, which has no name, the same way."""
+
+    query: exp.Expression
+    columns: tuple[PhysicalColumn, ...] = ()
+    name: Name | None = None
+
+
+@dataclass(frozen=True)
+class UnitTest(Node):
+    """``EXECUTE UNIT TEST name FOR view [AT TIME at] [MOCK …, …] EXPECTED …``."""
+
+    name: Name
+    view: Name
+    expected: UnitRows
+    mocks: tuple[UnitRows, ...] = ()
+    at: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
 class Query(Node):
     """A query on its own."""
 
@@ -992,6 +1012,7 @@ class Use(Node):
 
 Statement = (
     CreateTable | CreateView | CreateFunction | CreateCatalog | CreateDatabase | Drop | AlterTable | AlterView
-    | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | Query | Explain | Show
-    | Describe | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
+    | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | UnitTest | Query | Explain
+    | Show | Describe | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan
+    | ExecutePlan
 )  # fmt: skip

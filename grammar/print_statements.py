@@ -304,6 +304,27 @@ def _(node: n.StatementSet, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.UnitRows, sql: Sql) -> str:
+    return f"{unit_rows_head(node, sql)} AS ({sql(node.query)})"
+
+
+@print_node.register
+def _(node: n.UnitTest, sql: Sql) -> str:
+    mocks = ", ".join(print_node(mock, sql) for mock in node.mocks)
+    return joined(unit_test_head(node, sql), mocks or None, print_node(node.expected, sql))
+
+
+def unit_test_head(node: n.UnitTest, sql: Sql) -> str:
+    at = f"AT TIME {sql(node.at)}" if node.at is not None else None
+    return joined("EXECUTE UNIT TEST", name_text(node.name), "FOR", name_text(node.view), at)
+
+
+def unit_rows_head(node: n.UnitRows, sql: Sql) -> str:
+    columns = f"({', '.join(print_node(c, sql) for c in node.columns)})" if node.columns else None
+    return joined("EXPECTED" if node.name is None else joined("MOCK", name_text(node.name)), columns)
+
+
+@print_node.register
 def _(node: n.Explain, sql: Sql) -> str:
     if isinstance(node.statement, n.ExecutePlan):
         return f"EXPLAIN PLAN FOR {quote_string(node.statement.path)}"

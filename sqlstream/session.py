@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 from copy import copy
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
 CLOSED = "SS481"
+FAILED_TEST = "SS498"
 
 OK = Rows.of_text(("result",), (("OK",),))
 
@@ -111,23 +113,38 @@ class Session:
                 return self._query(statement, text)
             case nodes.Insert() | nodes.StatementSet():
                 return self._insert(statement, text)
-            case nodes.Truncate():
-                self._truncate(truncated_table(statement, self.workspace.catalog))
-                return OK
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
             case nodes.CompilePlan() | nodes.ExecutePlan():
                 return self._plan_in_file(statement)
-            case nodes.Explain():
-                lines = self._explained(statement, says_way=True).splitlines()
-                return Rows.of_text(("plan",), [(line,) for line in lines])
-            case nodes.Set(key=None):
-                return Rows.of_text(("key", "value"), self.workspace.settings.rows())
+            case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
+                return self._done_at_once(statement)
         if is_job_statement(statement):
             return job_statement(statement, self._runner.known_jobs(self.workspace.settings))
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
+
+    def _done_at_once(self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest) -> Rows:
+        match statement:
+            case nodes.Explain():
+                lines = self._explained(statement, says_way=True).splitlines()
+                return Rows.of_text(("plan",), [(line,) for line in lines])
+            case nodes.Set():
+                return Rows.of_text(("key", "value"), self.workspace.settings.rows())
+            case nodes.Truncate():
+                self._truncate(truncated_table(statement, self.workspace.catalog))
+                return OK
+            case nodes.UnitTest():
+                return self._unit_test(statement)
+
+    def _unit_test(self, test: nodes.UnitTest) -> Rows:
+        harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
+        difference = harness.run_unit_test(test, self)
+        if difference is not None:
+            message = f'unit test "{test.name}" of view "{test.view}" fails'
+            raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)
+        return Rows.of_text(("test", "result"), ((str(test.name), "PASS"),))
 
     def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over

@@ -92,6 +92,8 @@ NOT_RUN = {
     ("examples/lookups/README.md", "make demo-lookups"): "tests/examples/test_lookups.py",
     ("examples/process/README.md", "python -m"): "tests/examples/test_process.py",
     ("examples/statement_sets/README.md", "python -m"): "tests/examples/test_statement_sets.py",
+    ("examples/team/README.md", "pip install"): "an installation of its own; tests/test_docs.py makes one",
+    ("examples/team/README.md", "sqlstream"): "tests/examples/test_team.py",
     ("examples/windows/README.md", "python -m"): "tests/examples/test_windows.py",
 }
 """Blocks of shell and Python that no test runs as they are: what they need, or which test has them. All are checked."""

@@ -15,6 +15,7 @@ from sqlstream.grammar.nodes import (
     Query,
     Statement,
     StatementSet,
+    UnitTest,
 )
 from sqlstream.spark.connect import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
@@ -31,8 +32,9 @@ def starts_job(statement: Statement) -> bool:
 
 
 def needs_spark(statement: Statement) -> bool:
-    """True for statements that start a job, and for EXPLAIN SPARK."""
-    return starts_job(statement) or (isinstance(statement, Explain) and statement.stage == "SPARK")
+    """True for statements that start a job, for tests of views and for EXPLAIN SPARK."""
+    explains = isinstance(statement, Explain) and statement.stage == "SPARK"
+    return starts_job(statement) or isinstance(statement, UnitTest) or explains
 
 
 class SparkStart:

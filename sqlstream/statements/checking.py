@@ -15,6 +15,7 @@ from sqlstream.statements.definitions import create_table, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
+from sqlstream.statements.mocking import bind_unit_test
 from sqlstream.statements.plan_files import planned
 from sqlstream.statements.replacing_rows import truncated_table
 from sqlstream.workspace import Workspace
@@ -64,6 +65,8 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
     match statement:
         case nodes.Query() | nodes.Insert() | nodes.StatementSet():
             planned(statement, scratch)
+        case nodes.UnitTest():
+            bind_unit_test(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():

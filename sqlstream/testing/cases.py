@@ -28,7 +28,6 @@ from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
 
 if TYPE_CHECKING:
-    from sqlstream.project import Project
     from sqlstream.session import Session
 
 SessionFactory = Callable[[], "Session"]
@@ -62,7 +61,6 @@ def main(
     printing: Callable[[], AbstractContextManager[None]] = nullcontext,
     below_sql: Driver = no_driver,
     argued: Mapping[str, str] = MappingProxyType({}),
-    project: Project | None = None,
 ) -> int:
     """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
 
@@ -74,7 +72,7 @@ def main(
         with printing():
             _print(result)
 
-    sessions = partial(LocalSession, settings, project)
+    sessions = partial(LocalSession, settings)
     files = selected(case_files(cases), select)
     summary = run_cases(files, sessions, cases_root(cases), json_file, on_result, below_sql, argued)
     with printing():

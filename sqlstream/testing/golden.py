@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
+from sqlstream.grammar import to_sql
 from sqlstream.session import Session
-from sqlstream.testing.changelog import Change, merge
-from sqlstream.testing.golden_format import TABLE, Block, Step, lines_of, restart_points, steps_of
+from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, restart_points, steps_of
+from sqlstream.testing.golden_stream import Saved, StepOutcome, StreamRun
+from sqlstream.testing.line_rows import LineComparison
+from sqlstream.testing.mocks import define_mocked
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.spelling import read_rows, spell_row
 from sqlstream.testing.stream_test import StreamTest
 from sqlstream.testing.syntax_text import syntax_lines
-from sqlstream.types import DataType
 
 _DEFAULT_STAGE = "optimized"
+SessionFactory = Callable[[], Session]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``lines`` are what came out, ``expected`` what should; ``matches`` is True where the two say the same."""
+    """``lines`` are what came out, as the file should say it, ``expected`` what should; ``matches`` is True where the
+    two say the same. Of a stream ``steps`` tells the same step by step, with what compared them, and ``saved`` holds
+    what files of expected rows should."""
 
     lines: tuple[str, ...]
     matches: bool
     expected: tuple[str, ...]
+    steps: tuple[StepOutcome, ...] = ()
+    comparison: LineComparison | None = None
+    names: tuple[str, ...] = ()
+    saved: tuple[Saved, ...] = ()
 
 
-def run_block(blocks: Sequence[Block], index: int, *, restart: bool = False) -> Outcome:
-    """Run one block of a file after the ``statement`` blocks before it; ``restart`` a stream before some inputs.
+def run_block(
+    blocks: Sequence[Block],
+    index: int,
+    *,
+    restart: bool = False,
+    folder: Path | None = None,
+    sessions: SessionFactory = LocalSession,
+) -> Outcome:
+    """Run one block of a file after the ``statement`` and ``script`` blocks before it; ``restart`` a stream before
+    some inputs. ``folder`` is the one that names of files are relative to.
 
     Straight through, output is asked for after each step; with restarts only before these and at the end, so that the
     steps between go in as few micro-batches as show no difference. Lookups see one: they ask once for equal keys that
@@ -36,27 +53,78 @@ def run_block(blocks: Sequence[Block], index: int, *, restart: bool = False) -> 
     """
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"
-    with LocalSession() as session:
-        for earlier in blocks[:index]:
-            if earlier.kind == "statement":
-                session.sql(earlier.sql)
+    here = folder or Path()
+    with sessions() as session:
+        prepare(blocks[:index], session, here)
+        sql = _sql_of(block, session, here)
         if block.kind == "stream":
-            return _stream(block, session, restart=restart)
-        lines = _RUNNERS[block.kind](block, session)
+            return _stream(block, sql, session, here, restart=restart)
+        lines = _RUNNERS[block.kind](block, sql, session)
     return Outcome(lines, lines == block.expected, block.expected)
 
 
-def _parse(block: Block, session: Session) -> tuple[str, ...]:
-    return syntax_lines(block.sql)
+def prepare(blocks: Iterable[Block], session: Session, folder: Path) -> None:
+    """Carry out the blocks that expect nothing."""
+    for block in blocks:
+        if block.kind not in SETUP:
+            continue
+        if block.kind == "statement":
+            session.sql(block.sql)
+            continue
+        for name in block.sql.splitlines():
+            define_mocked(_text_of(block, folder / name.strip()), session)
 
 
-def _plan(block: Block, session: Session) -> tuple[str, ...]:
-    return _lines(session.explain(block.sql, stage=block.stage or _DEFAULT_STAGE))
+def files_of(blocks: Iterable[Block], folder: Path) -> Iterator[Path]:
+    """The files with SQL that blocks name."""
+    for block in blocks:
+        if block.kind == "script":
+            yield from (folder / name.strip() for name in block.sql.splitlines())
+        elif _names_file(block):
+            yield folder / block.sql[1:].strip()
 
 
-def _error(block: Block, session: Session) -> tuple[str, ...]:
+def _names_file(block: Block) -> bool:
+    return block.sql.startswith("@") and "\n" not in block.sql
+
+
+def _sql_of(block: Block, session: Session, folder: Path) -> str:
+    """The SQL of a block: its own, or the statement that runs in the file that it names, whose definitions are carried
+    out."""
+    if not _names_file(block):
+        return block.sql
+    path = folder / block.sql[1:].strip()
+    text = _text_of(block, path)
+    if block.kind in ("error", "parse"):
+        return text
+    running = define_mocked(text, session)
+    if len(running) != 1:
+        raise GoldenFormatError(
+            f'line {block.line}: file "{path}" has {len(running)} statements that run; '
+            "a test runs one query, INSERT or statement set"
+        )
+    return to_sql(running[0])
+
+
+def _text_of(block: Block, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise GoldenFormatError(f'line {block.line}: file "{path}" cannot be read: {why}') from error
+
+
+def _parse(block: Block, sql: str, session: Session) -> tuple[str, ...]:
+    return syntax_lines(sql)
+
+
+def _plan(block: Block, sql: str, session: Session) -> tuple[str, ...]:
+    return _lines(session.explain(sql, stage=block.stage or _DEFAULT_STAGE))
+
+
+def _error(block: Block, sql: str, session: Session) -> tuple[str, ...]:
     """All mistakes of the statements; none where they are accepted."""
-    return tuple(line for diagnostic in session.check(block.sql) for line in _lines(diagnostic.render()))
+    return tuple(line for diagnostic in session.check(sql) for line in _lines(diagnostic.render()))
 
 
 def _lines(text: str) -> tuple[str, ...]:
@@ -64,118 +132,27 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in text.splitlines() if line.strip())
 
 
-_RUNNERS: dict[str, Callable[[Block, Session], tuple[str, ...]]] = {"parse": _parse, "plan": _plan, "error": _error}
+_RUNNERS: dict[str, Callable[[Block, str, Session], tuple[str, ...]]] = {
+    "parse": _parse,
+    "plan": _plan,
+    "error": _error,
+}
 
 
-# --- streams --------------------------------------------------------------------------------------------------
-
-
-def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
-    assert block.expected is not None
+def _stream(block: Block, sql: str, session: Session, folder: Path, *, restart: bool) -> Outcome:
     steps = steps_of(block)
-    parts = _parts(len(steps), restart_points(block) if restart else range(1, len(steps)))
-    came: list[list[Change]] = []
-    side: list[tuple[str, ...]] = []
-    with StreamTest(block.sql, session) as test:
-        for run in parts:
-            if restart and run.start:
-                test.restart()
-            for step in steps[run]:
-                perform(step.words, test)
-                if test.looks_up:
-                    test.checkpoint()
-            came.append(test.output())
-            side.append(_side_lines(test))
-        is_table = block.stage == TABLE
-        shown = _tables(came, test) if is_table else [_spelled(changes, test) for changes in came]
-        lines = [(*rows, *behind) for rows, behind in zip(shown, side, strict=True)]
-        wanted = [_in_order_of_tables(steps[run], test, is_table) for run in parts]
-        matches = all(_same(expected, actual, test) for expected, actual in zip(wanted, lines, strict=True))
-    # Raises where a changelog retracts what it never gave.
-    merge((change for changes in came for change in changes), test.output_key)
-    expected = block.expected if not restart else lines_of(_with_outputs(steps, parts, wanted))
-    return Outcome(lines_of(_with_outputs(steps, parts, lines)), matches, expected)
+    runs = _runs(len(steps), restart_points(block) if restart else range(1, len(steps)))
+    with StreamTest(sql, session) as test:
+        run = StreamRun(test, block.options, folder, restarts=restart)
+        outcomes = [outcome for each in runs for outcome in run.steps(steps[each])]
+    run.check_changelog()
+    lines = tuple(line for outcome in outcomes for line in (f"> {outcome.words}", *outcome.written))
+    expected = tuple(line for outcome in outcomes for line in (f"> {outcome.words}", *outcome.expected))
+    matches = all(outcome.matches for outcome in outcomes)
+    return Outcome(lines, matches, expected, tuple(outcomes), run.comparison, run.names, tuple(run.saved))
 
 
-def _parts(steps: int, starts: Iterable[int]) -> list[slice]:
-    """The steps after each of which, taken together, output is asked for."""
+def _runs(steps: int, starts: Iterable[int]) -> list[slice]:
+    """The steps after each of which, performed together, output is asked for."""
     bounds = [0, *starts, steps]
     return [slice(start, end) for start, end in pairwise(bounds)]
-
-
-def _with_outputs(steps: Sequence[Step], parts: Sequence[slice], lines: Sequence[tuple[str, ...]]) -> tuple[Step, ...]:
-    """The steps, the last of each part with what came out."""
-    written = [replace(step, output=()) for step in steps]
-    for run, output in zip(parts, lines, strict=True):
-        written[run.stop - 1] = replace(written[run.stop - 1], output=output)
-    return tuple(written)
-
-
-def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool) -> tuple[str, ...]:
-    """What the file expects of steps whose output is asked for at once: the rows of the result come first. Where it
-    says what its table is after each step, the last one counts."""
-    tables = [f"{name}: " for name in test.side_tables]
-
-    def place(line: str) -> int:
-        return next((n for n, start in enumerate(tables) if line.startswith(start)), -1)
-
-    lines = (line for step in steps for line in step.output if step is steps[-1] or not is_table or place(line) >= 0)
-    return tuple(sorted(lines, key=place))
-
-
-def _tables(came: Sequence[Sequence[Change]], test: StreamTest) -> list[tuple[str, ...]]:
-    """The rows that are left each time, without kinds, sorted as text: a table has no order."""
-    changes: list[Change] = []
-    shown = []
-    for more in came:
-        changes.extend(more)
-        rows = merge(changes, test.output_key)
-        shown.append(tuple(sorted(spell_row(row, test.output_types).rstrip() for row in rows)))
-    return shown
-
-
-def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:
-    """A line per change, of a statement set behind the name of its table; sorted where their order is Spark's."""
-    table = f"{test.first_table}: " if test.first_table is not None else ""
-    lines = [f"{table}{_line(change, test.output_types)}" for change in changes]
-    return tuple(lines if test.keeps_order else sorted(lines))
-
-
-def _side_lines(test: StreamTest) -> tuple[str, ...]:
-    """What came out to other tables, each line behind the name of its table."""
-    changes = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
-    return tuple(f"{name}: {_line(change, types)}" for name, change, types in changes)
-
-
-def _line(change: Change, types: Sequence[DataType]) -> str:
-    kind, *values = change
-    return f"{kind} {spell_row(values, types)}".rstrip()
-
-
-def _same(expected: Sequence[str], actual: Sequence[str], test: StreamTest) -> bool:
-    return list(expected) == list(actual) if test.keeps_order else sorted(expected) == sorted(actual)
-
-
-def perform(words: str, test: StreamTest) -> None:
-    """Carry out a ``>`` line: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``watermark bids 00:00:40``, …"""
-    match words.split():
-        case ["watermark", table, *time] if time:
-            test.watermark(table, " ".join(time))
-        case ["processing_time", *time] if time:
-            test.processing_time(" ".join(time))
-        case ["checkpoint"]:
-            test.checkpoint()
-        case ["restart"]:
-            test.restart()
-        case ["settle"]:
-            test.settle()
-        case ["finish"]:
-            test.finish()
-        case _:
-            _rows(words, test)
-
-
-def _rows(words: str, test: StreamTest) -> None:
-    kind = words[:2] if words[:1] in "+-" else "+I"
-    table, _, row = words.removeprefix(kind).strip().partition(" ")
-    test.rows(table, read_rows(row, test.input_types(table)), kind)

@@ -1,8 +1,9 @@
 """The text of golden files: blocks separated by blank lines, read and written back without loss.
 
-A block is comment lines (``# …``), a line with its kind (``statement``, ``parse``, ``plan [stage]``, ``stream
-[table]``, ``error``), SQL, and, except for ``statement``, a line ``----`` with the expected lines behind it. Comments
-alone are a block of kind ``comment``. A blank line always ends a block.
+A block is comment lines (``# …``), a line with its kind (``statement``, ``script``, ``parse``, ``plan [stage]``,
+``stream [options]``, ``error``), SQL, and, except for ``statement`` and ``script``, a line ``----`` with the expected
+lines behind it. A ``script`` block names files with SQL in place of SQL. Comments alone are a block of kind
+``comment``. A blank line always ends a block.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-KINDS = ("statement", "parse", "plan", "stream", "error")
+from sqlstream.testing.stream_options import GRAMMAR, StreamOptions, stream_options
+
+KINDS = ("statement", "script", "parse", "plan", "stream", "error")
+SETUP = ("statement", "script")
+"""Blocks that expect nothing and hold for those behind them."""
 STAGES = ("logical", "optimized", "physical", "trace", "changelog_mode", "advice")
-TABLE = "table"
-_STAGES_OF: dict[str, tuple[str, ...]] = {"plan": STAGES, "stream": (TABLE,)}
+FAILS = "!"
+"""How an expected line begins that says with which error a step fails."""
+FILE = "@"
+"""How a line begins that names a file with rows."""
 _SEPARATOR = "----"
 _STEPS_OF_TWO_RESTARTS = 6
 
@@ -25,7 +32,7 @@ class GoldenFormatError(ValueError):
 
 @dataclass(frozen=True)
 class Block:
-    """``line`` is that of the kind, from 1; ``stage`` is that of a ``plan``, or ``table`` behind ``stream``;
+    """``line`` is that of the kind, from 1; ``stage`` is that of a ``plan``, or the options behind ``stream``;
     ``expected`` is None where nothing is."""
 
     kind: str
@@ -39,6 +46,16 @@ class Block:
     def title(self) -> str:
         """The first comment, or the line."""
         return self.comments[0] if self.comments else f"line {self.line}"
+
+    @property
+    def options(self) -> StreamOptions:
+        """Those of a ``stream``."""
+        return stream_options(self.stage or "")
+
+    @property
+    def fails(self) -> bool:
+        """True for a stream that is expected to end with an error."""
+        return any(line.startswith(FAILS) for line in self.expected or ())
 
     def with_expected(self, lines: tuple[str, ...]) -> Block:
         return replace(self, expected=lines)
@@ -74,19 +91,26 @@ def _block(lines: list[str], first: int) -> Block:
     if count == len(lines):
         return Block("comment", line, "", comments)
     kind, _, stage = lines[count].partition(" ")
-    if kind not in KINDS or (stage and stage not in _STAGES_OF.get(kind, ())):
-        kinds = f"statement, parse, plan [{'|'.join(STAGES)}], stream [{TABLE}] or error"
+    if kind not in KINDS or (stage and not _is_stage(kind, stage)):
+        kinds = f"statement, script, parse, plan [{'|'.join(STAGES)}], {GRAMMAR} or error"
         raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {kinds}")
     body = lines[count + 1 :]
-    if (_SEPARATOR in body) == (kind == "statement"):
-        raise GoldenFormatError(
-            f"line {line}: a {kind} block has {'no' if kind == 'statement' else 'a'} line {_SEPARATOR}"
-        )
+    if (_SEPARATOR in body) == (kind in SETUP):
+        raise GoldenFormatError(f"line {line}: a {kind} block has {'no' if kind in SETUP else 'a'} line {_SEPARATOR}")
     cut = body.index(_SEPARATOR) if _SEPARATOR in body else len(body)
     if not cut:
-        raise GoldenFormatError(f"line {line}: the {kind} block has no SQL")
-    expected = None if kind == "statement" else tuple(body[cut + 1 :])
+        raise GoldenFormatError(f"line {line}: the {kind} block has no {'file' if kind == 'script' else 'SQL'}")
+    expected = None if kind in SETUP else tuple(body[cut + 1 :])
     return Block(kind, line, "\n".join(body[:cut]), comments, stage or None, expected)
+
+
+def _is_stage(kind: str, stage: str) -> bool:
+    if kind == "plan":
+        return stage in STAGES
+    try:
+        return kind == "stream" and bool(stream_options(stage))
+    except ValueError:
+        return False
 
 
 def render_golden(blocks: tuple[Block, ...]) -> str:
@@ -130,8 +154,11 @@ def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
 def restart_points(block: Block) -> tuple[int, ...]:
     """Before which of its steps, from 0, a stream block is restarted: one, or two of many, which its text decides.
 
-    A restart takes as long as several micro-batches; all blocks together restart at every kind of step.
+    A restart takes as long as several micro-batches; all blocks together restart at every kind of step. A stream that
+    fails does so at one of its steps, and is not restarted.
     """
+    if block.fails:
+        return ()
     steps = sum(line.startswith(">") for line in block.expected or ())
     restarts = min(2 if steps >= _STEPS_OF_TWO_RESTARTS else 1, steps - 1)
     return tuple(sorted(Random(block.sql).sample(range(1, steps), restarts))) if restarts > 0 else ()

@@ -1,11 +1,11 @@
-"""The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``.
+"""The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``; collects
+EXECUTE UNIT TEST of SQL files.
 
 A ``stream`` block is two tests: one run straight through, and one that restarts before one or two of its inputs.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ import pytest
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
+    from sqlstream.testing.golden import Outcome
     from sqlstream.testing.golden_format import Block
 
-SUFFIX = ".golden"
+SUFFIX, SQL = ".golden", ".sql"
 
 _EVERY = {"all": 1, "third": 3}
 
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper():
+        return UnitTestFile.from_parent(parent, path=file_path)
     return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
 
 
@@ -101,12 +104,21 @@ class GoldenItem(pytest.Item):
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
-            outcome = run_block(self.file.blocks, self.index, restart=self.restart)
+            outcome = run_block(self.file.blocks, self.index, restart=self.restart, folder=self.path.parent)
         if outcome.matches:
             return
         if not self.config.getoption("--bless"):
-            raise GoldenMismatch(_difference(outcome.expected, outcome.lines))
+            raise GoldenMismatch(self._difference(outcome))
+        for saved in outcome.saved:
+            saved.write()
         self.file.bless(self.index, outcome.lines)
+
+    def _difference(self, outcome: Outcome) -> str:
+        from sqlstream.testing.failure_text import failure_text
+        from sqlstream.testing.golden_cause import cause_of
+
+        cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
+        return failure_text(outcome, cause)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
@@ -125,5 +137,38 @@ class GoldenItem(pytest.Item):
         return self.path, self.block.line - 1, f"golden: {self.name}"
 
 
-def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
-    return "\n".join(difflib.unified_diff(expected, got, "expected", "got", n=2, lineterm=""))
+class UnitTestFile(pytest.File):
+    """A SQL file; its tests are named ``<line>-<name>``."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from sqlstream.testing.unit_tests import names_of
+
+        for index, line, name in names_of(self.path):
+            yield UnitTestItem.from_parent(self, name=f"{line}-{name}", index=index, line=line)
+
+
+class UnitTestItem(pytest.Item):
+    """One EXECUTE UNIT TEST."""
+
+    def __init__(self, *, index: int, line: int, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.index, self.line = index, line
+        self.add_marker(pytest.mark.spark)
+
+    def runtest(self) -> None:
+        from sqlstream.python_path import importable
+        from sqlstream.testing.spark import LocalSession
+        from sqlstream.testing.unit_tests import run_test_of_file
+
+        with importable(self.path.parent), LocalSession() as session:
+            difference = run_test_of_file(self.path, self.index, session)
+        if difference is not None:
+            raise GoldenMismatch(difference)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
+            return super().repr_failure(excinfo)
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Any, int, str]:
+        return self.path, self.line - 1, f"unit test: {self.name}"

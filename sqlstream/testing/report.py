@@ -21,7 +21,8 @@ class Verdict(Enum):
 class Result:
     """``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover, or a hint.
 
-    ``level`` is "kernel" for a case below SQL.
+    ``level`` is "kernel" for a case below SQL. ``title`` says what a test of a golden file is about, ``detail`` on
+    several lines what is different.
     """
 
     id: str
@@ -31,9 +32,14 @@ class Result:
     note: str | None = None
     seconds: float = 0.0
     level: str = "sql"
+    title: str = ""
+    detail: str = ""
 
     @property
     def directory(self) -> str:
+        """The folder of a case, the file of a test in one."""
+        if "::" in self.id:
+            return self.id.partition("::")[0]
         return self.id.rpartition("/")[0]
 
     @property
@@ -42,7 +48,8 @@ class Result:
 
     def line(self) -> str:
         level = "[kernel]" if self.below_sql else None
-        words = (self.verdict.value, self.id, level, self.code, self.message, f"({self.note})" if self.note else None)
+        note = f"({self.note})" if self.note else None
+        words = (self.verdict.value, self.id, level, self.title, self.code, self.message, note)
         return " ".join(word for word in words if word)
 
 

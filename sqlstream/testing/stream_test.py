@@ -225,6 +225,10 @@ class StreamTest:
         """The types of the columns that ``rows`` takes."""
         return tuple(c.type for c in self._table(table).physical_columns)
 
+    def input_columns(self, table: str) -> tuple[str, ...]:
+        """The columns that ``rows`` takes."""
+        return tuple(c.name for c in self._table(table).physical_columns)
+
     @property
     def keeps_order(self) -> bool:
         """True where the order in which rows come out means something and is always the same."""

@@ -22,7 +22,8 @@ def test_a_file_has_tests_and_is_written_as_it_would_be_blessed(path):
 
 
 def test_every_file_here_is_collected(request):
-    files = [path for path in HERE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    others = (".py", ".pyc", ".sql", ".csv", ".jsonl")
+    files = [path for path in HERE.rglob("*") if path.is_file() and path.suffix not in others]
     for path in files:
         actual = pytest_collect_file(path, request.session)
         assert isinstance(actual, GoldenFile), path

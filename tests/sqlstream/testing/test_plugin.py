@@ -90,3 +90,12 @@ def test_a_malformed_file_is_an_error_that_says_where(golden):
     done = run_pytest(golden)
     assert done.returncode == 2
     assert "line 1: 'streams' is no kind of block" in done.stdout
+
+
+def test_unit_tests_of_sql_files_are_collected(tmp_path):
+    path = tmp_path / "unit.sql"
+    path.write_text("EXECUTE UNIT TEST t FOR v EXPECTED AS (VALUES (1));\n")
+    (tmp_path / "other.sql").write_text("SELECT 1;\n")
+    listed = run_pytest(tmp_path, "--collect-only").stdout
+    assert "unit.sql::1-t\n" in listed
+    assert "other.sql" not in listed

@@ -1,0 +1,244 @@
+"""Runs the steps of a ``stream`` block: what came out after each, and whether that is what its file expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.testing.changelog import Change, merge
+from sqlstream.testing.golden_format import FAILS, FILE, Step
+from sqlstream.testing.line_rows import LineComparison
+from sqlstream.testing.row_files import Columns, read_rows_of_file, write_rows_to_file
+from sqlstream.testing.spelling import read_rows, spell_row
+from sqlstream.testing.stream_options import StreamOptions
+from sqlstream.testing.stream_test import StreamTest
+from sqlstream.types import DataType
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """A step with the lines that are ``expected`` after it and those that came; ``written`` are those of the file,
+    which may name another file with rows. ``inputs`` are its rows, each as a step would bring it alone."""
+
+    words: str
+    expected: tuple[str, ...] = ()
+    actual: tuple[str, ...] = ()
+    matches: bool = True
+    written: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The rows that belong into a file of expected rows, which has others."""
+
+    path: Path
+    columns: Columns
+    changes: tuple[Change, ...]
+    kinds: bool
+
+    def write(self) -> None:
+        write_rows_to_file(self.path, self.columns, self.changes, kinds=self.kinds)
+
+
+class StreamRun:
+    """One run over a ``StreamTest``. With ``restarts`` the query is restarted before each but the first call."""
+
+    def __init__(self, test: StreamTest, options: StreamOptions, folder: Path, *, restarts: bool) -> None:
+        self._test = test
+        self._options = options
+        self._folder = folder
+        self._restarts = restarts
+        self._changes: list[Change] = []
+        self._begun = self._failed = False
+        self.saved: list[Saved] = []
+        self.comparison = LineComparison({}, options.tolerance)
+        self.names: tuple[str, ...] = ()
+
+    def steps(self, steps: Sequence[Step]) -> Iterator[StepOutcome]:
+        """What comes of steps at whose end output is asked for, all of it with the last one."""
+        failure: tuple[str, ...] = ()
+        came: list[Change] = []
+        side: tuple[str, ...] = ()
+        inputs: list[tuple[str, ...]] = []
+        try:
+            if self._failed:
+                raise _After
+            self._perform(steps, inputs)
+            came = self._test.output()
+            side = _side_lines(self._test)
+        except _After:
+            failure = (f"{FAILS} not performed: an earlier step failed",)
+        except SqlStreamError as error:
+            if not self._expects_failure(steps):
+                raise
+            self._failed = True
+            failure = (f"{FAILS} {error.code}: {error.diagnostic.message}",)
+        self._changes += came
+        self._learn()
+        inputs += [()] * (len(steps) - len(inputs))
+        for step, rows in zip(steps[:-1], inputs, strict=False):
+            yield StepOutcome(step.words, inputs=rows)
+        yield replace(self._compared(steps, came, side, failure), inputs=inputs[-1])
+
+    def _expects_failure(self, steps: Sequence[Step]) -> bool:
+        return any(line.startswith(FAILS) for step in steps for line in step.output)
+
+    def _perform(self, steps: Sequence[Step], inputs: list[tuple[str, ...]]) -> None:
+        """Carry out the steps, and tell the rows of each."""
+        if self._begun and self._restarts:
+            self._test.restart()
+        self._begun = True
+        for step in steps:
+            inputs.append(perform(step.words, self._test, self._folder))
+            if self._test.looks_up:
+                self._test.checkpoint()
+
+    def _learn(self) -> None:
+        """The columns of the results, whose types are there once the query runs."""
+        if self._failed or self.names:
+            return
+        test = self._test
+        types: dict[str, Sequence[DataType]] = {"": test.output_types}
+        types |= {name.casefold(): test.output_types_of(name) for name in test.side_tables}
+        if test.first_table is not None:
+            types[test.first_table.casefold()] = test.output_types
+        self.names = test.output_names
+        unordered = self._options.unordered or self._options.table or not test.keeps_order
+        self.comparison = LineComparison(types, self._options.tolerance, unordered)
+
+    def _compared(
+        self,
+        steps: Sequence[Step],
+        came: Sequence[Change],
+        side: tuple[str, ...],
+        failure: tuple[str, ...],
+    ) -> StepOutcome:
+        last = steps[-1]
+        rows = self._merged() if self._options.table else list(came)
+        actual = (*self._spelled(rows), *side, *failure)
+        as_written = _in_order_of_tables(steps, self._test, self._options.table)
+        expected, files = self._expanded(as_written)
+        matches = self.comparison.same(expected, actual)
+        if matches:
+            return StepOutcome(last.words, expected, actual, True, as_written)
+        written = actual
+        if len(files) == 1:
+            self.saved.append(Saved(files[0], self._columns, tuple(rows), kinds=not self._options.table))
+            written = (next(line for line in as_written if line.startswith(FILE)), *side, *failure)
+        return StepOutcome(last.words, expected, actual, False, written)
+
+    @property
+    def _columns(self) -> Columns:
+        return tuple(zip(self.names, self.comparison.types.get("", ()), strict=False))
+
+    def _merged(self) -> list[Change]:
+        return [("+I", *row) for row in merge(self._changes, self._key())]
+
+    def _key(self) -> tuple[int, ...] | None:
+        if not self._options.key:
+            return self._test.output_key
+        names = [name.casefold() for name in self._test.output_names]
+        missing = next((column for column in self._options.key if column.casefold() not in names), None)
+        if missing is not None:
+            raise ValueError(f'the result has no column "{missing}"; it has {", ".join(self._test.output_names)}')
+        return tuple(names.index(column.casefold()) for column in self._options.key)
+
+    def _spelled(self, rows: Sequence[Change]) -> list[str]:
+        """A line per row, of a statement set behind the name of its table; sorted where their order says nothing. A
+        table has neither an order nor kinds."""
+        if not rows:
+            return []
+        types = self.comparison.types[""]
+        if self._options.table:
+            return sorted(spell_row(values, types).rstrip() for _, *values in rows)
+        table = f"{self._test.first_table}: " if self._test.first_table is not None else ""
+        lines = [f"{table}{_line(change, types)}" for change in rows]
+        return sorted(lines) if self.comparison.unordered else lines
+
+    def _expanded(self, lines: Sequence[str]) -> tuple[tuple[str, ...], list[Path]]:
+        """The lines with those of the rows of files in place of their names, and these files."""
+        expanded: list[str] = []
+        files: list[Path] = []
+        for line in lines:
+            if not line.startswith(FILE):
+                expanded.append(line)
+                continue
+            path = self._folder / line[len(FILE) :].strip()
+            files.append(path)
+            rows = read_rows_of_file(path, self._columns) if path.exists() else []
+            expanded += self._spelled(rows)
+        return tuple(expanded), files
+
+    def check_changelog(self) -> None:
+        """ValueError where the changelog retracts what it never gave."""
+        merge(self._changes, self._test.output_key)
+
+
+class _After(Exception):
+    """A step behind one that failed."""
+
+
+def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool) -> tuple[str, ...]:
+    """What the file expects of steps whose output is asked for at once: the rows of the result come first. Where it
+    says what its table is after each step, the last one counts."""
+    tables = [f"{name}: " for name in test.side_tables]
+
+    def place(line: str) -> int:
+        return next((n for n, start in enumerate(tables) if line.startswith(start)), -1)
+
+    lines = (line for step in steps for line in step.output if step is steps[-1] or not is_table or place(line) >= 0)
+    return tuple(sorted(lines, key=place))
+
+
+def _side_lines(test: StreamTest) -> tuple[str, ...]:
+    """What came out to other tables, each line behind the name of its table."""
+    changes = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
+    return tuple(f"{name}: {_line(change, types)}" for name, change, types in changes)
+
+
+def _line(change: Change, types: Sequence[DataType]) -> str:
+    kind, *values = change
+    return f"{kind} {spell_row(values, types)}".rstrip()
+
+
+def perform(words: str, test: StreamTest, folder: Path = Path()) -> tuple[str, ...]:
+    """Carry out a ``>`` line: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids
+    00:00:40``, … Its rows are returned, each as a line of its own."""
+    match words.split():
+        case ["watermark", table, *time] if time:
+            test.watermark(table, " ".join(time))
+        case ["processing_time", *time] if time:
+            test.processing_time(" ".join(time))
+        case ["checkpoint"]:
+            test.checkpoint()
+        case ["restart"]:
+            test.restart()
+        case ["settle"]:
+            test.settle()
+        case ["finish"]:
+            test.finish()
+        case _:
+            return _rows(words, test, folder)
+    return ()
+
+
+def _rows(words: str, test: StreamTest, folder: Path) -> tuple[str, ...]:
+    kind = words[:2] if words[:1] in "+-" else "+I"
+    table, _, row = words.removeprefix(kind).strip().partition(" ")
+    types = test.input_types(table)
+    changes: list[Change]
+    if row.strip().startswith(FILE):
+        columns = tuple(zip(test.input_columns(table), types, strict=True))
+        changes = read_rows_of_file(folder / row.strip()[len(FILE) :].strip(), columns)
+    else:
+        changes = [(kind, *values) for values in read_rows(row, types)]
+    test.changes(table, [(change[0], change[1:]) for change in changes])
+    return tuple(_input_line(table, change, types) for change in changes)
+
+
+def _input_line(table: str, change: Change, types: Sequence[DataType]) -> str:
+    kind, *values = change
+    return f"{'' if kind == '+I' else f'{kind} '}{table}  {spell_row(values, types)}"

@@ -1,0 +1,109 @@
+"""EXECUTE UNIT TEST: the rows of a view over mocked tables, beside those that are expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes, parse_script, to_sql
+from sqlstream.planner.catalog import Table
+from sqlstream.statements.mocking import BoundUnitTest, MockedRows, bind_unit_test, query_of
+from sqlstream.testing.changelog import Row, merge
+from sqlstream.testing.failure_text import failure_text
+from sqlstream.testing.golden import Outcome
+from sqlstream.testing.golden_stream import StepOutcome
+from sqlstream.testing.line_rows import LineComparison
+from sqlstream.testing.mock_rows import rows_of_mock
+from sqlstream.testing.mocks import define_mocked
+from sqlstream.testing.spelling import spell_row
+from sqlstream.testing.stream_test import StreamTest
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+_SCRIPT = "-- script "
+
+
+def run_unit_test(test: nodes.UnitTest, session: Session) -> str | None:
+    """The difference as text, None where the rows are those that are expected.
+
+    All rows of a mock come together, tables that lookups ask first, and then the input ends.
+    """
+    bound = bind_unit_test(test, session.workspace)
+    running = session.fork()
+    running.workspace = bound.workspace
+    steps: list[StepOutcome] = []
+    with StreamTest(to_sql(query_of(bound.view)), running) as stream:
+        if bound.at is not None:
+            stream.processing_time(bound.at)
+        tables = [(mock.table, mock) for mock in bound.mocks if mock.table is not None]
+        for table, mock in sorted(tables, key=lambda pair: pair[0].streamed):
+            steps.append(_feed(table, mock, stream, running))
+        stream.finish()
+        rows = merge(stream.output(), stream.output_key)
+        names, types = stream.output_names, stream.output_types
+    return _difference(bound, rows_of_mock(bound.expected, running), rows, names, types, steps)
+
+
+def _feed(table: Table, mock: MockedRows, stream: StreamTest, session: Session) -> StepOutcome:
+    """Columns that the mock leaves out are NULL."""
+    types = [column.type for column in table.physical_columns]
+    positions = {name: i for i, (name, _) in enumerate(mock.columns)}
+    taken = [positions.get(column.name) for column in table.physical_columns]
+    rows = [tuple(None if i is None else row[i] for i in taken) for row in rows_of_mock(mock, session)]
+    stream.rows(table.name, rows)
+    return StepOutcome(table.name, inputs=tuple(f"{table.name}  {spell_row(row, types)}" for row in rows))
+
+
+def _difference(
+    bound: BoundUnitTest,
+    expected: Sequence[Row],
+    rows: Sequence[Row],
+    names: Sequence[str],
+    types: Sequence[DataType],
+    steps: Sequence[StepOutcome],
+) -> str | None:
+    columns = [names.index(name) for name, _ in bound.expected.columns]
+    shown_types = [types[i] for i in columns]
+    actual = [spell_row([row[i] for i in columns], shown_types).rstrip() for row in rows]
+    wanted = [spell_row(row, shown_types).rstrip() for row in expected]
+    comparison = LineComparison({"": shown_types}, unordered=True)
+    if comparison.same(wanted, actual):
+        return None
+    last = StepOutcome("finish", tuple(wanted), tuple(actual), False)
+    shown = tuple(names[i] for i in columns)
+    return failure_text(Outcome((), False, (), (*steps, last), comparison, shown))
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def names_of(path: Path) -> list[tuple[int, int, str]]:
+    """The unit tests of a file: the number of the statement, the line, the name."""
+    text = path.read_text(encoding="utf-8")
+    statements = enumerate(parse_script(text))
+    tests = [(index, test) for index, test in statements if isinstance(test, nodes.UnitTest)]
+    return [(index, text.count("\n", 0, test.span.start) + 1, str(test.name)) for index, test in tests]
+
+
+def scripts_of(path: Path) -> list[Path]:
+    """The files whose definitions a file with tests needs: those of its lines ``-- script FILE``, relative to it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [path.parent / line[len(_SCRIPT) :].strip() for line in lines if line.startswith(_SCRIPT)]
+
+
+def run_test_of_file(path: Path, index: int, session: Session) -> str | None:
+    """Statement ``index`` of the file, after the definitions of all files that it needs, with mocked tables."""
+    text = path.read_text(encoding="utf-8")
+    for script in scripts_of(path):
+        define_mocked(script.read_text(encoding="utf-8"), session)
+    define_mocked(text, session)
+    test = parse_script(text)[index]
+    assert isinstance(test, nodes.UnitTest)
+    try:
+        return run_unit_test(test, session)
+    except SqlStreamError as error:
+        raise error.with_source(text) from error.__cause__

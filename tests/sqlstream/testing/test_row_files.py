@@ -1,0 +1,58 @@
+"""Rows in files: CSV, JSON lines and Parquet say the same, and are read as they are written."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+
+from sqlstream.testing.row_files import read_rows_of_file, write_rows_to_file
+from sqlstream.types import parse_type
+
+KINDS = {"name": "STRING", "number": "INT", "price": "DECIMAL(10, 2)", "at": "TIMESTAMP", "day": "DATE",
+         "tags": "ARRAY<STRING>"}  # fmt: skip
+COLUMNS = [(name, parse_type(kind)) for name, kind in KINDS.items()]
+ROWS = [
+    ("+I", "a b", 1, Decimal("1.50"), datetime(1970, 1, 1, 0, 0, 1), date(2026, 1, 2), ["x", "y z"]),
+    ("-D", None, None, None, None, None, None),
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_rows_are_read_as_they_are_written(tmp_path, suffix):
+    path = tmp_path / f"rows.{suffix}"
+    write_rows_to_file(path, COLUMNS, ROWS, kinds=True)
+    assert read_rows_of_file(path, COLUMNS) == ROWS
+    write_rows_to_file(path, COLUMNS, [], kinds=True)
+    assert read_rows_of_file(path, COLUMNS) == []
+
+
+def test_columns_are_found_by_name_and_kinds_are_left_out(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("B,a\n2,x\n,y\n")
+    columns = [("a", parse_type("STRING")), ("b", parse_type("INT"))]
+    assert read_rows_of_file(path, columns) == [("+I", "x", 2), ("+I", "y", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rows.csv", "a,c\n1,2\n", 'has the column "c", which is none of the table'),
+        ("rows.csv", "a\n1\n", 'lacks the column "b"'),
+        ("rows.csv", "a,b\n1,x\n", "row 1 of file"),
+        ("rows.csv", "a,b,row_kind\n1,2,+X\n", 'has the kind "\\+X"'),
+        ("rows.jsonl", "[1, 2]\n", "row 1 of file .* is no object"),
+        ("rows.txt", "", "is none of .csv, .jsonl, .parquet"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_rows_of_file(path, [("a", parse_type("INT")), ("b", parse_type("INT"))])
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"gone.csv.* cannot be read"):
+        read_rows_of_file(tmp_path / "gone.csv", [])

@@ -50,6 +50,12 @@ _FOREIGN = {
     "UPSERT": "Write INSERT INTO a table with a PRIMARY KEY.",
 }
 """What begins statements of other systems, one word or two, and what to do instead."""
+_TABLE_FUNCTIONS = {
+    "ML_PREDICT": "There are no models; a Python function may ask one: LATERAL TABLE(f(t.a)) LOOKUP ASYNC (…).",
+    "SNAPSHOT": "Write JOIN t FOR SYSTEM_TIME AS OF o.pt AS r ON …, where pt AS PROCTIME() is a column of o.",
+    "VECTOR_SEARCH": "There are no vectors; a Python function may ask a database that has some.",
+}
+"""Functions of Flink in FROM, and what to write instead."""
 _PAIRS = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
 _OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 
@@ -110,7 +116,8 @@ def _in_a_call(tokens: list[Token], diagnostic: Diagnostic) -> Diagnostic | None
             opened.append(index)
         elif token.token_type == TokenType.R_PAREN and opened:
             opened.pop()
-    instead = instead_of(tokens[opened[-1] - 1].text) if opened and opened[-1] else None
+    name = tokens[opened[-1] - 1].text if opened and opened[-1] else ""
+    instead = _TABLE_FUNCTIONS.get(name.upper()) or instead_of(name)
     return replace(diagnostic, hint=instead) if instead else None
 
 

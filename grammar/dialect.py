@@ -10,7 +10,7 @@ from typing import ClassVar
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
-from sqlstream.grammar.generator import SqlStreamGenerator
+from sqlstream.grammar.generator import SqlStreamGenerator, WithTimeGenerator
 from sqlstream.grammar.parser import SqlStreamParser
 
 _COMMANDS = ("CALL", "EXPLAIN", "OPTIMIZE", "PREPARE", "VACUUM")
@@ -49,3 +49,9 @@ class SqlStream(Spark):
 
     Parser = SqlStreamParser
     Generator = SqlStreamGenerator
+
+
+class SparkWithTime(Spark):
+    """What Spark 4 reads."""
+
+    Generator = WithTimeGenerator

@@ -152,3 +152,9 @@ class SqlStreamGenerator(SparkGenerator):
 
     def strposition_sql(self, expression: exp.StrPosition) -> str:
         return f"POSITION({self.sql(expression, 'substr')} IN {self.sql(expression, 'this')})"
+
+
+class WithTimeGenerator(SparkGenerator):
+    """For Spark 4 itself, which has the type TIME."""
+
+    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}

@@ -144,7 +144,11 @@ FEATURES: dict[str, Unsupported] = {
         "Flink has none, and Spark runs them over finished data alone, as is done here: a row that comes later would "
         "have to go through all levels again.",
     ),
-    "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
+    "watermark function": Unsupported(
+        "SS337",
+        "calls of CURRENT_WATERMARK",
+        "Windows drop late rows; LATE DATA TO t or FAIL says what else becomes of them.",
+    ),
     "named arguments": Unsupported(
         "SS338",
         "named arguments of functions of Spark that take none",
@@ -192,7 +196,6 @@ FEATURES: dict[str, Unsupported] = {
         "Fields are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, DOW, ISODOW, DOY, ISOYEAR, DECADE, CENTURY, "
         "MILLENNIUM and EPOCH; UNIX_MILLIS(ts) and UNIX_MICROS(ts) count smaller units.",
     ),
-    "time": Unsupported("SS357", "values of type TIME", "Keep a TIMESTAMP, or the text 'HH:mm:ss'."),
     "json path": Unsupported(
         "SS366",
         "paths of JSON functions of this form",

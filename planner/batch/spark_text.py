@@ -18,7 +18,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.generator import member_sql
+from sqlstream.grammar.generator import WithTimeGenerator, member_sql
 from sqlstream.grammar.spans import is_marked, span_of
 from sqlstream.planner.batch.inputs import VIEW
 
@@ -99,7 +99,7 @@ def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkTe
     return SparkText("".join(text), tuple(parts))
 
 
-class _SparkSql(SparkGenerator):
+class _SparkSql(WithTimeGenerator):
     """What Spark 4 has itself is not written in other words."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()

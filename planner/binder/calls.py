@@ -28,11 +28,6 @@ OWN_FUNCTIONS = {
 """What Spark does not have, or not so, by kind."""
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
-_OF_TIMES = frozenset({
-    "current_time", "localtime", "make_time", "time", "time_diff", "time_from_micros", "time_from_millis",
-    "time_from_seconds", "time_to_micros", "time_to_millis", "time_to_seconds", "time_trunc", "to_time",
-    "try_to_time",
-})  # fmt: skip
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
 
 # Aggregates that need a number; Spark would cast a string silently.
@@ -144,8 +139,6 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
         case SparkFunctionKind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
-        case _ if name in _OF_TIMES:
-            context.refuse("time", node)
         case _ if name in _ORDERED and not _has_order(node, name):
             hint = f"Write {name.upper()}(…) WITHIN GROUP (ORDER BY a)."
             context.wrong("SS207", f'function "{name}" needs an order', node, hint)

@@ -144,8 +144,6 @@ def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
         context.wrong("SS206", f"a value of type {source} cannot be converted to {target}", node)
     elif target.name == "VOID":
         context.wrong("SS206", "nothing can be converted to VOID", node, "Write NULL.")
-    elif target.name == "TIME":
-        context.refuse("time", node)
 
 
 _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (

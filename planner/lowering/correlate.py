@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError, repeating
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
@@ -64,7 +65,7 @@ def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
 def _call(generator: str, array: str, node: Correlate, rows: DataFrame) -> Column:
     """A generator over an array. Rows on their way to something else are one row each, with NULL in all outputs."""
     is_passing = passing(rows)
-    array = f"IF({is_passing.sql(dialect='spark')}, array(NULL), {array})" if is_passing is not None else array
+    array = f"IF({is_passing.sql(dialect=SparkWithTime)}, array(NULL), {array})" if is_passing is not None else array
     return F.expr(f"{generator}{'_outer' if node.outer else ''}({array})")
 
 

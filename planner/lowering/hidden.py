@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.rewriting import node_of
@@ -68,7 +69,7 @@ def passing(rows: DataFrame) -> exp.Expression | None:
 def passes_by(rows: DataFrame) -> Column | None:
     """``passing`` as a column of Spark."""
     condition = passing(rows)
-    return None if condition is None else F.expr(condition.sql(dialect="spark"))
+    return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
 
 
 def without_before(rows: DataFrame) -> DataFrame:

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
@@ -65,7 +66,7 @@ class Context:
 
 @with_room
 def _spark_sql(expression: exp.Expr) -> str:
-    return expression.sql(dialect="spark", comments=False)
+    return expression.sql(dialect=SparkWithTime, comments=False)
 
 
 @singledispatch

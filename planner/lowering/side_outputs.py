@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
@@ -67,7 +68,7 @@ def _of_window(node: WindowAggregate, number: int) -> _Sender:
     late, late_rows_marker = node.firing.late, late_marker(node, number)
     assert late.table is not None and late_rows_marker is not None, "a table gets the late rows"
     fields = (*late_fields(node), *node.columns.fields(None)[:2])
-    values = tuple(value.sql(dialect="spark", comments=False) for value in late.values)
+    values = tuple(value.sql(dialect=SparkWithTime, comments=False) for value in late.values)
     return _Sender(late_rows_marker, late.table, fields, values)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
 from sqlstream.planner.lowering.hidden import passes_by
@@ -52,7 +53,7 @@ def _with_call(rows: DataFrame, call: exp.Expression, context: Context) -> tuple
     function = called_function(call, context.runtime)
     assert function is not None
     arguments = cast_arguments(call, function)
-    texts = [argument.sql(dialect="spark", comments=False) for argument in arguments]
+    texts = [argument.sql(dialect=SparkWithTime, comments=False) for argument in arguments]
     passing = passes_by(rows)
     skipped = "__skipped"
     rows = rows.select("*", (F.lit(False) if passing is None else passing).alias(skipped))

@@ -49,6 +49,7 @@ STREAMING = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.timeType.enabled": "true",
 }
 """What the jobs rely on; these can be set on a running session."""
 

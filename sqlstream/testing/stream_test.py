@@ -332,7 +332,8 @@ def _unread(session: Session, traits: PlanTraits) -> frozenset[str]:
 
 def _moved_by_rows(traits: PlanTraits, watermarks: Watermarks) -> dict[str, int]:
     """The tables whose rows move their watermark, with the delay in ms."""
-    delays = {name: delay for name in traits.times if (delay := traits.delay_ms(name)) is not None}
+    plain = (name for name, time in traits.times.items() if time.follows is None)
+    delays = {name: delay for name in plain if (delay := traits.delay_ms(name)) is not None}
     return {name: delay for name, delay in delays.items() if watermarks == "rows" or (watermarks == "auto" and delay)}
 
 

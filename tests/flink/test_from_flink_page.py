@@ -31,6 +31,16 @@ TABLE = "CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
         ("SELECT JSON_VALUE('{}', '$.a' NULL ON EMPTY), CEIL(ts TO HOUR) FROM t;", None),
         ("SELECT op, id FROM TO_CHANGELOG(input => TABLE t);", None),
         ("CREATE FUNCTION f AS 'com.example.F';", "SS352"),
+        (
+            "CREATE TABLE c (a TIMESTAMP, b STRING, WATERMARK FOR a AS TO_TIMESTAMP(b)) WITH ('connector' = 'datagen');",
+            None,
+        ),
+        ("SELECT CURRENT_WATERMARK(ts) FROM t;", "SS337"),
+        ("SET 'table.exec.source.idle-timeout' = '10 s';", None),
+        ("SELECT TIME '10:11:12', CURRENT_TIME;", None),
+        ("CREATE TABLE c (a INT) DISTRIBUTED BY (a) INTO 4 BUCKETS WITH ('connector' = 'datagen');", "SS358"),
+        ("INSERT INTO s /*+ OPTIONS('sink.parallelism' = '4') */ SELECT id FROM t;", None),
+        ("SHOW MODULES; USE MODULES core;", None),
         ("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1;", None),
     ],
 )

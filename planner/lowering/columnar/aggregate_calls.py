@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
@@ -102,7 +103,7 @@ def _split(
 
 
 def _column_name(expression: exp.Expression) -> str:
-    text = expression.sql(dialect="spark", comments=False)
+    text = expression.sql(dialect=SparkWithTime, comments=False)
     return f"__argument_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -12,7 +12,6 @@ SELECT id, name FROM k1 /*+ OPTIONS('scan.startup.mode'='earliest-offset') */;
 
 SELECT * FROM k1 /*+ OPTIONS('scan.startup.mode'='earliest-offset') */ a JOIN k2 /*+ OPTIONS('scan.startup.mode'='latest-offset') */ b ON a.id = b.id;
 
--- due connectors
 INSERT INTO k2 /*+ OPTIONS('sink.partitioner'='round-robin') */ SELECT id, name, age FROM k1;
 
 SELECT /*+ BROADCAST(t1) */ * FROM t1 JOIN t2 ON t1.id = t2.id;

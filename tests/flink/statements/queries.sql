@@ -156,7 +156,7 @@ SELECT o.id, c.zip FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.proc_
 -- refused SS203: the function is not there, as in the documentation, where it is made in Java
 SELECT o.amount, r_rate FROM orders o, LATERAL TABLE (Rates(o.proc_time)) WHERE r_currency = o.currency;
 
--- due joins
+-- refused SS101: FOR SYSTEM_TIME AS OF joins with the present state of a table
 SELECT o.id, r.conversion_rate FROM orders AS o JOIN LATERAL SNAPSHOT(input => TABLE currency_rates, on_time => DESCRIPTOR(update_time)) AS r ON o.currency = r.currency;
 
 SELECT id, tag FROM orders CROSS JOIN UNNEST(tags) AS t (tag);
@@ -219,7 +219,6 @@ SELECT * FROM ticker MATCH_RECOGNIZE (
   ONE ROW PER MATCH AFTER MATCH SKIP TO FIRST C PATTERN (A B*? C) WITHIN INTERVAL '1' HOUR
   DEFINE B AS B.price > A.price - 10, C AS C.price < A.price - 10);
 
--- due match_recognize
 SELECT T.aid, T.bid FROM (SELECT symbol AS s, price, rowtime FROM ticker) MATCH_RECOGNIZE (
   ORDER BY rowtime MEASURES A.price AS aid, LAST(B.price, 1) AS bid PATTERN (A B{1,3} C) DEFINE A AS s = 'a', B AS B.price >= LAST(B.price, 1), C AS MATCH_ROWTIME() IS NOT NULL) AS T;
 
@@ -248,7 +247,6 @@ SELECT U&'\0041b', U&'d!0061t!+000061' UESCAPE '!';
 
 SELECT 'it''s', N'national', X'45F0AB', DATE '2024-01-01', TIMESTAMP '2024-01-01 10:00:00.123', TRUE, 1.5e3;
 
--- due words
 SELECT TIME '10:11:12';
 
 SELECT INTERVAL '10:30' HOUR TO MINUTE, INTERVAL '1 10:11:12.5' DAY TO SECOND(3), INTERVAL '2-6' YEAR TO MONTH, INTERVAL '5' DAY(3);

@@ -103,7 +103,6 @@ SET 'restart-strategy.fixed-delay.delay' = '10 s';
 
 SET 'table.exec.state.ttl' = '1 h';
 
--- due words
 SET 'table.exec.source.idle-timeout' = '10 s';
 
 SET 'table.exec.source.cdc-events-duplicate' = 'true';
@@ -116,7 +115,7 @@ SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD';
 
 SET 'table.exec.sink.upsert-materialize' = 'NONE';
 
--- due words
+-- refused SS350: auto refuses what may collide, and none lets the last change count
 SET 'table.exec.sink.upsert-materialize' = 'FORCE';
 
 SET 'table.exec.sink.keyed-shuffle' = 'AUTO';

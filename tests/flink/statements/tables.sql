@@ -39,7 +39,6 @@ CREATE TABLE t7 (
 CREATE TABLE t8 (`topic` STRING NOT NULL METADATA VIRTUAL, id BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
 
--- due connectors
 CREATE TABLE t9 (origin_ts TIMESTAMP(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, id BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'value.format' = 'debezium-json');
 
@@ -69,12 +68,11 @@ CREATE TABLE t18 (a TIMESTAMP(3), b INT, WATERMARK FOR a AS CASE WHEN b > 0 THEN
 -- refused SS214: no source here has a watermark of its own
 CREATE TABLE t19 (ts TIMESTAMP(3), id INT, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');
 
--- due connectors
 CREATE TABLE t20 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.idle-timeout' = '1min');
 
--- due connectors
+-- refused SS350: a micro-batch reads all sources, and no source waits for another
 CREATE TABLE t21 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '1min', 'scan.watermark.alignment.update-interval' = '1s');
@@ -90,17 +88,17 @@ CREATE TABLE t25 (id INT NOT NULL, name STRING NULL COMMENT 'of the user', PRIMA
 WITH ('connector' = 'upsert-kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'key.format' = 'json', 'value.format' = 'json');
 
 -- PARTITIONED BY, DISTRIBUTED
--- due ddl
+-- refused SS350: files are there when their micro-batch is committed, and partitions of a stream are never complete
 CREATE TABLE t26 (user_id STRING, amount DOUBLE, dt STRING, `hour` STRING) PARTITIONED BY (dt, `hour`)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'parquet', 'sink.partition-commit.delay' = '1 h', 'sink.partition-commit.policy.kind' = 'success-file');
 
--- due ddl
+-- refused SS358: no connector has buckets
 CREATE TABLE t27 (uid BIGINT, name STRING) DISTRIBUTED BY HASH(uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
--- due ddl
+-- refused SS358: no connector has buckets
 CREATE TABLE t28 (uid BIGINT, name STRING) DISTRIBUTED BY (uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
--- due ddl
+-- refused SS358: no connector has buckets
 CREATE TABLE t29 (uid BIGINT, name STRING) DISTRIBUTED INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
 -- LIKE

@@ -41,7 +41,6 @@ INSERT OVERWRITE parted SELECT user_id, CAST(1 AS BIGINT), 'd', 'c' FROM done;
 
 INSERT INTO pv WITH v AS (SELECT user_id, pageid FROM pageviews WHERE pageid > 0) SELECT * FROM v;
 
--- due connectors
 INSERT INTO pv /*+ OPTIONS('sink.parallelism' = '4') */ SELECT user_id, pageid FROM pageviews;
 
 -- statement sets

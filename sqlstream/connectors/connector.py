@@ -34,7 +34,6 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, Ro
 from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
@@ -318,6 +317,8 @@ class Connector:
 
     def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
         """Rows that are only added, in as many tasks as the table says; changes keep the order that they have."""
+        from sqlstream.udfs.kernel import ROW_KIND  # with pyarrow, which definitions do without
+
         tasks = self.values(table).get(PARALLELISM.key)
         return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
 

@@ -32,7 +32,8 @@ TABLE = "CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
         ("SELECT op, id FROM TO_CHANGELOG(input => TABLE t);", None),
         ("CREATE FUNCTION f AS 'com.example.F';", "SS352"),
         (
-            "CREATE TABLE c (a TIMESTAMP, b STRING, WATERMARK FOR a AS TO_TIMESTAMP(b)) WITH ('connector' = 'datagen');",
+            "CREATE TABLE c (a TIMESTAMP, b STRING, WATERMARK FOR a AS TO_TIMESTAMP(b)) "
+            "WITH ('connector' = 'datagen');",
             None,
         ),
         ("SELECT CURRENT_WATERMARK(ts) FROM t;", "SS337"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from sqlstream.jobs import Job
+    from sqlstream.statements.job_statements import ControlledJob
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -66,6 +67,8 @@ class Session:
         self._runner = Runner(spark)
         self._batches = Batches(self._runner)
         self._closed = False
+        self.also_known: Callable[[], Sequence[ControlledJob]] = tuple
+        """Jobs that SHOW JOBS lists beside those of the session and of its checkpoint directory."""
 
     # --- SQL ---
 
@@ -102,7 +105,7 @@ class Session:
             case nodes.Set(key=None):
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
         if is_job_statement(statement):
-            return job_statement(statement, self._runner.known_jobs(self.workspace.settings))
+            return job_statement(statement, self._known_jobs())
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
@@ -172,6 +175,11 @@ class Session:
         """The jobs and queries started in this session, in order."""
         return tuple(self._runner.jobs)
 
+    @property
+    def master(self) -> str | None:
+        """Where Spark was asked to run; None where nobody has said, or where it was given as a session."""
+        return self._runner.spark.master
+
     def close(self) -> None:
         """Stop all jobs and remove what was kept for them. Spark itself goes on."""
         if not self._closed:
@@ -192,6 +200,13 @@ class Session:
             raise ExecutionError(CLOSED, "the session is closed", hint="Open another one with sqlstream.connect().")
 
     # --- statements ---
+
+    def _known_jobs(self) -> list[ControlledJob]:
+        """Each job once, as whoever knows most of it sees it."""
+        own = {job.id for job in self._runner.jobs}
+        also = [job for job in self.also_known() if job.id not in own]
+        ids = {job.id for job in also}
+        return [*(job for job in self._runner.known_jobs(self.workspace.settings) if job.id not in ids), *also]
 
     def _define(self, statement: nodes.Statement, text: str) -> Rows:
         if isinstance(statement, nodes.Set | nodes.Reset):

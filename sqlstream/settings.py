@@ -37,6 +37,7 @@ STATIC_SETTING = "SS523"
 
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
+JOBS_OF_SHELL = "shell.jobs"
 
 
 def _zone(text: str) -> str:
@@ -236,6 +237,13 @@ OPTIONS = (
         "true",
     ),
     *_restart_options(),
+    Option(
+        JOBS_OF_SHELL,
+        one_of("attached", "detached"),
+        "Where INSERTs and statement sets that are typed into the shell run. attached: in the shell, whose end stops "
+        "them. detached: each as a process of its own, which goes on.",
+        "attached",
+    ),
     Option(
         RESULT_MODE,
         one_of("changelog", "table", "tableau"),

@@ -78,6 +78,7 @@ SHORT: Mapping[str, Short] = {
     "\\e": Short("edit the last statements in $EDITOR, and run them", "edit"),
     "\\g": Short("run the last statements again", "again"),
     "\\watch": Short("run them again and again, so many seconds apart (2)", "watch", "watch", "[SECONDS]"),
+    "\\submit": Short("run an INSERT as a process of its own; the last one", "submit", "submit", "[INSERT …;]"),
     "\\explain": Short("the plan of the last query", "explain"),
     "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
@@ -87,6 +88,8 @@ SHORT: Mapping[str, Short] = {
     "\\o": Short("write results into a file; without one, to the terminal", "output", "output", "[FILE]"),
 }
 TAKES_PATH = frozenset({"\\i", "\\o", "source"})
+TAKES_STATEMENT = frozenset({"\\submit"})
+"""Their argument is a statement, which may span lines."""
 
 
 def help_text() -> str:
@@ -120,7 +123,8 @@ def meaning(command: Command, span: Span) -> Command | str:
         wrong = "takes no argument" if command.argument else "needs an argument"
         raise wrong_command(command, wrong, span)
     if spelled.islower():
-        return Command(spelled, unquoted(command.argument), command.end, command.name)
+        argument = command.argument if command.name in TAKES_STATEMENT else unquoted(command.argument)
+        return Command(spelled, argument, command.end, command.name)
     return spelled.format(command.argument)
 
 

@@ -48,5 +48,9 @@ class BackgroundJobs:
 
 def failure_text(job: Job) -> str:
     """That a job failed, of what, and what shows more."""
-    name = job.name if _NAME.fullmatch(job.name) else f"'{job.name}'"
-    return f'job "{job.name}" failed\n{job.exception}\n"DESCRIBE JOB {name};" shows more'
+    return f'job "{job.name}" failed\n{job.exception}\n"DESCRIBE JOB {name_in_statement(job.name)};" shows more'
+
+
+def name_in_statement(job: str) -> str:
+    """The name of a job as statements about it take it."""
+    return job if _NAME.fullmatch(job) else f"'{job}'"

@@ -27,15 +27,17 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs import Job
+from sqlstream.jobs.records.submitted_job import submitted_jobs
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
-from sqlstream.settings import RESULT_MODE
+from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
 from sqlstream.shell.chart import Chart, Plot, draw
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
-from sqlstream.shell.statements import ShellEntry, is_blank, joined, split
+from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
+from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
@@ -68,13 +70,15 @@ class Shell:
 
     def __init__(self, session: Session, out: TextIO | None = None, style: str = "table") -> None:
         self._session = session
+        self._submitter = Submitter(session)
+        self._session.also_known = submitted_jobs
         self._display = Display(out or sys.stdout, style)
         self._start = SparkStart(session)
         self._background = BackgroundJobs(self._fail)
         self._prompting = False
         self._sources: list[Path] = []
         self._began = 0.0
-        self._last = self._last_query = ""
+        self._last = self._last_query = self._last_insert = ""
         self.failures = 0
 
     # --- reading ---
@@ -116,15 +120,13 @@ class Shell:
                     return None
         except ConnectorError as error:  # of the source: those of statements have been told
             return self._fail(str(error))
-        if not is_blank(text, done):
-            self._run([ShellEntry(text, done, len(text))])
+        self._run(rest_of(text, done))
         return None
 
     def run(self, text: str) -> bool:
         """Run commands of the shell and statements; False where the shell is to end."""
         parts, rest = split(text)
-        last = [] if is_blank(text, rest) else [ShellEntry(text, rest, len(text))]
-        return self._run(joined([*parts, *last]))
+        return self._run(joined([*parts, *rest_of(text, rest)]))
 
     def run_file(self, name: str) -> None:
         """Run the statements and commands of a file."""
@@ -170,6 +172,7 @@ class Shell:
             "again": lambda command: self._statements(self._last_of(command)),
             "watch": self._watch,
             "explain": self._explain,
+            "submit": self._submit,
             "plot": self._plot,
             "set": self._set,
             "mode": lambda command: self._set_to(RESULT_MODE, command.argument),
@@ -203,6 +206,33 @@ class Shell:
         if not self._last_query:
             raise wrong_command(command, "needs a query before it")
         self._statements(f"EXPLAIN {self._last_query}")
+
+    def _submit(self, command: Command) -> None:
+        """The INSERT behind the command, or the last one, in a process of its own."""
+        text = command.argument or self._last_insert
+        if not text:
+            raise wrong_command(command, "needs an INSERT behind it, or one that ran before")
+        if wrong := self._session.check(text):
+            raise SqlStreamError.of(wrong)
+        (statement,) = parse_script(text)
+        if not isinstance(statement, Submitted):
+            raise wrong_command(command, "takes an INSERT or a statement set")
+        if not command.argument and (job := running(self._session.jobs, statement)) is not None:
+            raise wrong_command(command, f'would run the INSERT twice: job "{job.name}" runs here. Stop it first')
+        self._last_insert = to_sql(statement)
+        try:
+            self._start_alone(statement)
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+
+    def _start_alone(self, statement: Submitted) -> None:
+        submission = self._submitter.submit(statement)
+        try:
+            with working(f'starting job "{submission.job}" as a process of its own'):
+                job = self._submitter.wait(submission)
+        except KeyboardInterrupt:
+            return self._say(f'job "{submission.job}" goes on starting; its log is "{submission.log}"')
+        return self._say(submitted_text(job))
 
     def _plot(self, command: Command) -> None:
         """The last query again, its result as a chart."""
@@ -278,7 +308,13 @@ class Shell:
                 began = time.monotonic()
                 if isinstance(statement, nodes.Query | nodes.Insert):
                     self._last_query = to_sql(statement)
-                self._show(statement, self._executed(statement, text))
+                if isinstance(statement, Submitted):
+                    self._last_insert = to_sql(statement)
+                if isinstance(statement, Submitted) and self._session.workspace.settings[JOBS_OF_SHELL] == "detached":
+                    self._start_alone(statement)
+                else:
+                    self._show(statement, self._executed(statement, text))
+                    self._submitter.remember(statement)
                 if self._display.timing:
                     self._tell(self._display.took(began))
         except SqlStreamError as error:
@@ -370,6 +406,7 @@ class Shell:
         """Tell of background jobs that failed, then stop all."""
         self._background.end()
         self._background.tell()
+        self._submitter.close()
         self._display.close()
         with working("stopping"):
             self._session.close()

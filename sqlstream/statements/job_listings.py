@@ -25,7 +25,9 @@ Property = tuple[str, str]
 def job_rows(records: Iterable[JobRecord]) -> Rows:
     """A line per job, with the columns of Flink; times are in UTC. Of damaged records only the name is known."""
     rows = [
-        (None, r.name, r.status, None) if r.is_damaged else (r.id, r.name, r.status, time_text(moment(r.life.started)))
+        (None, r.name, r.status, None)
+        if r.is_damaged
+        else (r.id or None, r.name, r.status, time_text(moment(r.life.started)))
         for r in records
     ]
     return Rows.of_text(JOB_COLUMNS, rows)
@@ -67,7 +69,8 @@ def _number(value: int | None) -> str | None:
 def _identity(record: JobRecord, more: Iterable[Property]) -> Iterator[Property]:
     life = record.life
     yield "job name", record.name
-    yield "job id", record.id
+    if record.id:
+        yield "job id", record.id
     yield "status", record.status
     yield from more
     if record.error is not None:

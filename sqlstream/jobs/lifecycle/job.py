@@ -118,9 +118,17 @@ class Job:
         return waiting_text(self.progress().waiting) or None
 
     @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Its record tells all."""
+        return ()
+
+    @property
     def record(self) -> JobRecord:
         """The job's description and state, as other processes read it from the checkpoint."""
         return self._recorder.record(self)
+
+    def record_now(self) -> JobRecord:
+        return self.record
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED job."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import time
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
+from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live import follow_on
 from sqlstream.cli.output import TableWriter, Writer
-from sqlstream.cli.progress import line_of
 from sqlstream.results import shown_rows_of
 from sqlstream.settings import RESULT_MODE, Settings
 
@@ -53,7 +52,7 @@ class _Shown:
     def __init__(self, query: Query, page: int) -> None:
         self._query = query
         self._page = page
-        self._begin = time.monotonic()
+        self._status = JobStatus(query.job)
         self.table: pa.Table | None = None
 
     def follow(self) -> None:
@@ -70,5 +69,5 @@ class _Shown:
             writer.write(shown_rows_of(page))
             writer.skip(self.table.num_rows - page.num_rows)
             writer.close()
-        lines.write(line_of(self._query.job, time.monotonic() - self._begin))
+        lines.write(self._status.text())
         return Text(lines.getvalue(), no_wrap=True, overflow="crop")

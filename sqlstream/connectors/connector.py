@@ -158,6 +158,10 @@ def _at_once(table: Table) -> int | None:
     return None
 
 
+def _untold(table: Table) -> int | None:
+    return None
+
+
 def _filters_nothing(table: Table, comparison: Comparison) -> bool:
     return False
 
@@ -204,6 +208,7 @@ class Connector:
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
+    ``row_count(table)`` says how many rows a source has, where its options tell it.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
     ``metadata`` are the keys of METADATA columns with their natural types, ``metadata_of(table)`` more of them, which a
     format has.
@@ -238,6 +243,7 @@ class Connector:
     inspect: Inspect = _nothing_wrong
     drop: Drop = _keep
     poll_ms: Callable[[Table], int | None] = _at_once
+    row_count: Callable[[Table], int | None] = _untold
     metadata: tuple[tuple[str, DataType], ...] = ()
     metadata_of: Callable[[Table], Mapping[str, DataType]] = _no_metadata
     lookup: MakeLookup | None = None

@@ -17,9 +17,10 @@ from prompt_toolkit.shortcuts import clear
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
+from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import plain_text
-from sqlstream.cli.progress import line_of, written
+from sqlstream.cli.progress import written
 from sqlstream.cli.starting import label, wait_for_spark
 from sqlstream.cli.status import StatusLine, working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
@@ -383,8 +384,7 @@ class Shell:
 
     def _status(self, job: Job | BatchRun) -> StatusLine:
         """How far the job is, as long as nothing else is shown."""
-        begin = time.monotonic()
-        return StatusLine(lambda: line_of(job, time.monotonic() - begin), since=self._began)
+        return StatusLine(JobStatus(job).text, since=self._began)
 
     # --- words ---
 

@@ -98,8 +98,11 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "rows out", f"{progress.rows_out:,}"
     yield from ((f"rows out to {table}", f"{rows:,}") for table, rows in progress.rows_by_table.items())
     yield "micro-batches", f"{progress.batches:,}"
+    yield "last micro-batch", f"{progress.batch_ms:,} ms"
     yield "rows per second", f"{progress.rows_per_second:,.0f}"
     yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)
+    yield "state rows", f"{progress.state_rows:,}"
+    yield "state bytes", f"{progress.state_bytes:,}"
     yield "late rows", f"{progress.late_rows:,}"
     for number, rows in progress.late_by_operator.items():
         yield f"operator {number}: late rows", f"{rows:,}"

@@ -17,7 +17,8 @@ OTHER_CATALOG = "SS225"
 
 T = TypeVar("T")
 
-_DEFAULT = ("default_catalog", "default_database")
+DEFAULT_CATALOG = ("default_catalog", "default_database")
+"""There is one catalog, with one database."""
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Catalog:
     def relation(self, name: str) -> Table | View | None:
         """The table or view called ``name``, which may be qualified with Flink's default catalog and database."""
         key = name.casefold()
-        for prefix in (".".join(_DEFAULT) + ".", _DEFAULT[1] + "."):
+        for prefix in (".".join(DEFAULT_CATALOG) + ".", DEFAULT_CATALOG[1] + "."):
             if key not in self._relations:
                 key = key.removeprefix(prefix)
         return self._relations.get(key)
@@ -150,7 +151,7 @@ def _kind(item: Table | View | Function) -> str:
 def local_name(name: Name) -> str:
     """The last part of a name. BindError SS225 for catalogs and databases other than Flink's default ones."""
     prefix = tuple(name_part.casefold() for name_part in name.parts[:-1])
-    if prefix not in ((), _DEFAULT[1:], _DEFAULT):
+    if prefix not in ((), DEFAULT_CATALOG[1:], DEFAULT_CATALOG):
         message = f'name "{name}" has a catalog or database'
         hint = f"There is one of each: write {name.parts[-1]}."
         raise BindError(OTHER_CATALOG, message, name.span, hint=hint)

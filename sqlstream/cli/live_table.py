@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
@@ -32,12 +33,13 @@ def is_shown_as_table(query: Query, settings: Settings) -> bool:
     return query.is_updating and settings[RESULT_MODE] == "table"
 
 
-def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
+def write_table(query: Query, writer: Writer, out: TextIO, page: int, tables: Iterator[pa.Table] | None = None) -> None:
     """Write the table of an updating query once, when it has ended. Meanwhile a terminal shows its first ``page`` rows.
 
-    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query.
+    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query. ``tables``: those
+    of the query, where the caller takes them.
     """
-    shown = _Shown(query, page)
+    shown = _Shown(query, page, tables)
     try:
         follow_on(out, shown)
     finally:
@@ -49,14 +51,14 @@ def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
 class _Shown:
     """The newest table of a query, and how it looks on a terminal."""
 
-    def __init__(self, query: Query, page: int) -> None:
-        self._query = query
+    def __init__(self, query: Query, page: int, tables: Iterator[pa.Table] | None) -> None:
+        self._tables = query.tables() if tables is None else tables
         self._page = page
         self._status = JobStatus(query.job)
         self.table: pa.Table | None = None
 
     def follow(self) -> None:
-        for table in self._query.tables():
+        for table in self._tables:
             self.table = table
 
     def __rich__(self) -> RenderableType:

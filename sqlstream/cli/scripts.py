@@ -120,7 +120,12 @@ def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list
         if unknown := [_unknown(script, match) for match in _missing(script, parameters)]:
             with named(script, scripts):
                 raise ParseError.of(unknown)
-    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), s.text)) for s in scripts]
+    return [Script(s.name, with_parameters(s.text, parameters)) for s in scripts]
+
+
+def with_parameters(text: str, parameters: Mapping[str, str]) -> str:
+    """The text with the parameters put in; all other ``${name}`` stay."""
+    return _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), text)
 
 
 def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:

@@ -26,7 +26,7 @@ Commands of the shell end with the line, or with ";":
 """
 _FOOT = """
 Tab completes, Ctrl-R searches what was typed before, Ctrl-X Ctrl-E opens the text in $EDITOR.
-Ctrl-C cancels the running query, or clears the line."""
+Ctrl-C cancels the running query, or clears the line. Ctrl-Z sends a running query or INSERT to the background."""
 
 # A word is a command only where nothing stands behind it; a backslash begins no SQL, so that it is always one.
 _COMMAND = re.compile(
@@ -74,15 +74,18 @@ SHORT: Mapping[str, Short] = {
     "\\dv": Short("views", "SHOW VIEWS"),
     "\\df": Short("functions", "SHOW FUNCTIONS"),
     "\\dj": Short("jobs, or what one does", "SHOW JOBS", "DESCRIBE JOB {}", "[JOB]"),
+    "\\l": Short("catalogs and databases", "catalogs"),
     "\\i": Short("run the statements and commands of a file", None, "source", "FILE"),
     "\\e": Short("edit the last statements in $EDITOR, and run them", "edit"),
     "\\g": Short("run the last statements again", "again"),
     "\\watch": Short("run them again and again, so many seconds apart (2)", "watch", "watch", "[SECONDS]"),
     "\\submit": Short("run an INSERT as a process of its own; the last one", "submit", "submit", "[INSERT …;]"),
     "\\explain": Short("the plan of the last query", "explain"),
+    "\\lineage": Short("what the columns of the last query, or of a view, are made of", "lineage", "lineage", "[VIEW]"),
     "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
     "\\mode": Short("how changing results are shown: table or changelog", None, "mode", "MODE"),
+    "\\pset": Short("pager on or off; format table, csv, …", None, "pset", "pager | format [VALUE]"),
     "\\x": Short("rows as a line for each column, on or off", "expanded"),
     "\\timing": Short("how long statements take, on or off", "timing"),
     "\\o": Short("write results into a file; without one, to the terminal", "output", "output", "[FILE]"),

@@ -246,9 +246,10 @@ OPTIONS = (
     ),
     Option(
         RESULT_MODE,
-        one_of("changelog", "table", "tableau"),
+        one_of("changelog", "table", "tableau", "tail"),
         "How the shell and sqlstream run show a result that is updated. changelog or tableau: each change behind its "
-        "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends.",
+        "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends. "
+        "tail: as changelog, and on the terminal of the shell the last rows of any query, which move in place.",
         "changelog",
     ),
     Option(

@@ -24,8 +24,8 @@ _SMALLEST_PAGE = 10
 
 
 def page_of_terminal() -> int:
-    """How many rows fit on the terminal, beside a prompt and a status line."""
-    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)
+    """How many rows fit on the terminal, beside a head, their number and a status of some lines."""
+    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 8)
 
 
 def is_shown_as_table(query: Query, settings: Settings) -> bool:

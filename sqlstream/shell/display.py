@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import TextIO
 
-from sqlstream.cli.output import PagedWriter, Row, Writer, writer_for
+from sqlstream.cli.output import PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
 from sqlstream.shell.pager import paged, pager_command
 
 _PROMPT_LINES = 2
@@ -53,6 +53,15 @@ class Display:
         writer.write(rows)
         writer.close()
         return text.getvalue()
+
+    @property
+    def paged_writers(self) -> Callable[[Sequence[str], TextIO], PagedWriter] | None:
+        """Makers of writers into texts, where results may move and are in a format for people."""
+        if not self.is_live:
+            return None
+        if self.expanded or self.style == "vertical":
+            return VerticalWriter
+        return TableWriter if self.style == "table" else None
 
     def paged(self, writer: Writer) -> PagedWriter | None:
         """The writer, where results of many rows show a page of them."""

@@ -189,7 +189,7 @@ class Shell:
             "submit": self._submit,
             "plot": self._plot,
             "set": self._set,
-            "mode": lambda command: self._set_to(RESULT_MODE, command.argument),
+            "mode": self._mode,
             "pset": self._pset,
             "catalogs": lambda _: self._show_rows(CATALOG, [DEFAULT_CATALOG]),
             "lineage": self._lineage,
@@ -212,6 +212,13 @@ class Shell:
             self._set_to(unquoted(key), unquoted(value.strip()))
         else:
             raise wrong_command(command, "takes KEY VALUE")
+
+    def _mode(self, command: Command) -> None:
+        if command.argument == "vertical":
+            self._display.expanded = False
+            self._say(self._display.toggle_expanded())
+        else:
+            self._set_to(RESULT_MODE, command.argument)
 
     def _pset(self, command: Command) -> None:
         """How results are shown, as in psql."""
@@ -278,7 +285,10 @@ class Shell:
             with working(f'starting job "{submission.job}" as a process of its own'):
                 job = self._submitter.wait(submission)
         except KeyboardInterrupt:
+            self._background.add_submitted(submission)
             return self._say(f'job "{submission.job}" goes on starting; its log is "{submission.log}"')
+        if job.record.is_running:
+            self._background.add_submitted(submission)
         return self._say(submitted_text(job))
 
     def _plot(self, command: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
 from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
+from sqlstream.cli.live_tail import write_tail
 from sqlstream.cli.output import Writer, plain_text
 from sqlstream.cli.progress import written
 from sqlstream.cli.status import StatusLine, working
@@ -22,6 +24,7 @@ from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
+from sqlstream.settings import RESULT_MODE
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs, name_in_statement
 from sqlstream.shell.feed import Feed
@@ -85,6 +88,9 @@ class Showing:
         if as_table:
             writer = self._display.writer(query.columns[1:])
             write_table(query, writer, self._display.out, page_of_terminal(), tables)
+        elif self._session.workspace.settings[RESULT_MODE] == "tail" and (writers := self._display.paged_writers):
+            make = partial(writers, query.columns)
+            write_tail(query, make, self._display.out, page_of_terminal(), tables)
         else:
             self._show_rows(query, tables)
 

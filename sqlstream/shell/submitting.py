@@ -31,7 +31,7 @@ from sqlstream.plans import Root
 from sqlstream.secrets import shown_script
 from sqlstream.session import Session
 from sqlstream.shell.definitions import Definitions
-from sqlstream.shell.failures import name_in_statement
+from sqlstream.shell.failures import name_in_statement, submitted_failure
 from sqlstream.statements.checking import check_script
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.workspace import Workspace
@@ -200,8 +200,8 @@ def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
 def submitted_text(job: SubmittedJob) -> str:
     """What became of a job that was submitted, and where one sees more."""
     submission, life = job.submission, job.record.life
-    if job.record.error is not None:
-        return f'job "{job.name}" failed\n{": ".join(job.record.error)}\nIts log is "{submission.log}"'
+    if (failure := submitted_failure(job)) is not None:
+        return failure
     if not job.record.is_running:
         return f'job "{job.name}" has {job.record.status.lower()}; its log is "{submission.log}"'
     name = name_in_statement(job.name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at
 from sqlstream.jobs.records.history import CheckpointLine
-from sqlstream.jobs.records.record import LOST, Description, JobRecord, Life, read_record, require_running
+from sqlstream.jobs.records.record import GONE, LOST, Description, JobRecord, Life, read_record, require_running
 from sqlstream.jobs.records.recorded_job import WAIT_S, RecordedJob, storage_here
 from sqlstream.jobs.records.submissions import Submission, submissions
 
@@ -99,13 +99,15 @@ def failure_of(submission: Submission) -> tuple[str, str]:
     if failures:
         code, message = failures[-1]
         return code, message
+    if submission.exit_status is None:
+        return GONE, f"its process {submission.process.pid} on {submission.process.host} is gone"
     return _ENDED, f"its process has ended with exit status {submission.exit_status}"
 
 
 def _record_of(submission: Submission) -> JobRecord:
     """What the submission itself tells."""
     status = _status(submission)
-    error = failure_of(submission) if status == "FAILED" else None
+    error = failure_of(submission) if status in ("FAILED", LOST) else None
     life = Life(status, submission.process, "", submission.submitted, submission.submitted, error=error, kept=False)
     return JobRecord(
         id="",

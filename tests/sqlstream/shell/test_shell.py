@@ -469,6 +469,13 @@ def test_the_columns_of_a_query_are_traced_to_tables(capsys):
     assert 'SS108: "\\pset" takes pager, pager on, pager off, or format table, ' in told
 
 
+def test_modes_are_names_of_how_results_are_shown(capsys):
+    running, out = _reading("\\mode tail\n\\mode vertical\n\\mode vertical\n\\dv\n\\mode sideways\n")
+    assert running.failures == 1
+    assert out == "OK\n" + "rows are shown as a line for each column\n" * 2 + "(0 rows)\n"
+    assert 'value "sideways" of option "sql-client.execution.result-mode" is not accepted' in capsys.readouterr().err
+
+
 def test_there_is_one_catalog():
     assert "\n default_catalog | default_database\n(1 row)\n" in _reading("\\l")[1]
 

@@ -7,16 +7,20 @@ import json
 import stat
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sqlstream.cli import run
-from sqlstream.jobs.records.submissions import submissions
+from sqlstream.jobs.records.processes import this_process
+from sqlstream.jobs.records.submissions import Submission, exit_file, new_folder, submissions, write_submission
 from sqlstream.jobs.records.submitted_job import submitted_jobs
+from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.loop import Shell
 from sqlstream.shell.statements import rest_of, split
+from tests.sqlstream.jobs.records.written import GONE
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark
 
 TABLES = """SET 'parallelism.default' = '2';
@@ -130,6 +134,26 @@ def test_what_cannot_run_alone_is_refused(command: str, message: str, process: P
     assert shell.failures == 1
     assert message in capsys.readouterr().err
     assert submissions() == ()
+
+
+def test_the_shell_tells_of_a_job_of_its_own_that_fails(process: Path, capsys) -> None:
+    submission = replace(_submission(process), process=GONE)
+    write_submission(submission)
+    jobs = BackgroundJobs(print)
+    jobs.add_submitted(submission)
+    exit_file(submission.folder).write_text("0")
+    jobs.tell()
+    assert capsys.readouterr().out == ""
+    exit_file(submission.folder).write_text("137")
+    jobs.tell()
+    jobs.tell()
+    assert capsys.readouterr().out == (
+        f'job "mine" failed\nSS461: its process has ended with exit status 137\nIts log is "{submission.log}"\n'
+    )
+
+
+def _submission(folder: Path) -> Submission:
+    return Submission(new_folder("mine"), "mine", str(folder / "jobs" / "mine"), this_process(), time.time(), "INSERT")
 
 
 @pytest.mark.spark

@@ -81,6 +81,8 @@ def test_the_log_tells_why_a_job_did_not_start() -> None:
     exit_file(submission.folder).write_text("137")
     submission.log.write_text("")
     assert only_job().record.error == ("SS461", "its process has ended with exit status 137")
+    exit_file(submission.folder).unlink()
+    assert only_job().record.error == ("SS451", f"its process {GONE.pid} on {GONE.host} is gone")
 
 
 def test_the_record_of_this_start_counts_and_none_of_earlier_ones() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import singledispatch
 
 from sqlglot import exp
 
 from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.nodes import Correlate, Node, Project, Union
+from sqlstream.planner.nodes import Correlate, Node, Project, Scan, Union
 
 Names = Mapping[str, str]
 """The meaning of each field by its name."""
@@ -34,6 +36,25 @@ def meaning(expression: exp.Expr, names: Names) -> str:
 def names_of(node: Node) -> Names:
     """The meaning of each field of a node's schema."""
     return {f.name: f.name for f in node.schema} | {n: t for child in node.inputs for n, t in names_of(child).items()}
+
+
+_with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
+
+
+@contextmanager
+def tables_named() -> Iterator[None]:
+    """Meanings name the tables of columns in the block. Fingerprints of checkpoints go without."""
+    token = _with_tables.set(True)
+    try:
+        yield
+    finally:
+        _with_tables.reset(token)
+
+
+@names_of.register
+def _(node: Scan) -> Names:
+    table = f"{node.table.name}." if _with_tables.get() else ""
+    return {f.name: f"{table}{f.name}" for f in node.schema}
 
 
 @names_of.register

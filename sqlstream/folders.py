@@ -6,6 +6,7 @@ import itertools
 import shutil
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,20 @@ class JobName:
 
     now: str
     before: str
+
+
+def insert_name(table: str) -> JobName:
+    """Of a job that writes into a table."""
+    return _name_of("insert", "into", table)
+
+
+def set_name(tables: Iterable[str]) -> JobName:
+    """Of the job of a statement set."""
+    return _name_of("statement", "set", *tables)
+
+
+def _name_of(*words: str) -> JobName:
+    return JobName("_".join(words), "-".join(words))
 
 
 class Folders:

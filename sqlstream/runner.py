@@ -11,7 +11,7 @@ from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import UnsupportedError
-from sqlstream.folders import Folders, JobName
+from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
@@ -295,12 +295,10 @@ class Runner:
 def _default_name(plan: Root) -> JobName:
     match plan:
         case Insert():
-            words = ["insert", "into", plan.table.name]
+            return insert_name(plan.table.name)
         case StatementSet():
-            words = ["statement", "set", *(table.name for table in plan.tables)]
-        case _:
-            words = ["query"]
-    return JobName("_".join(words), "-".join(words))
+            return set_name(table.name for table in plan.tables)
+    return JobName("query", "query")
 
 
 def _poll_ms(plan: Node) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from sqlstream.jobs import Job
+    from sqlstream.statements.job_statements import ControlledJob
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -84,6 +85,8 @@ class Session:
         self._start_spark_for_catalogs()
         self._batches = Batches(self._runner)
         self._closed = False
+        self.also_known: Callable[[], Sequence[ControlledJob]] = tuple
+        """Jobs that SHOW JOBS lists beside those of the session and of its checkpoint directory."""
 
     # --- SQL ---
 
@@ -120,7 +123,7 @@ class Session:
             case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
                 return self._done_at_once(statement)
         if is_job_statement(statement):
-            return job_statement(statement, self._runner.known_jobs(self.workspace.settings))
+            return job_statement(statement, self._known_jobs())
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
@@ -216,6 +219,11 @@ class Session:
         """The jobs and queries started in this session, in order."""
         return tuple(self._runner.jobs)
 
+    @property
+    def master(self) -> str | None:
+        """Where Spark was asked to run; None where nobody has said, or where it was given as a session."""
+        return self._runner.spark.master
+
     def close(self) -> None:
         """Stop all jobs and remove what was kept for them. Spark itself goes on."""
         if not self._closed:
@@ -236,6 +244,13 @@ class Session:
             raise ExecutionError(CLOSED, "the session is closed", hint="Open another one with sqlstream.connect().")
 
     # --- statements ---
+
+    def _known_jobs(self) -> list[ControlledJob]:
+        """Each job once, as whoever knows most of it sees it."""
+        own = {job.id for job in self._runner.jobs}
+        also = [job for job in self.also_known() if job.id not in own]
+        ids = {job.id for job in also}
+        return [*(job for job in self._runner.known_jobs(self.workspace.settings) if job.id not in ids), *also]
 
     def _define(self, statement: nodes.Statement, text: str) -> Rows:
         if isinstance(statement, nodes.Set | nodes.Reset):

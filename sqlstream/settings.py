@@ -39,6 +39,7 @@ STATIC_SETTING = "SS523"
 
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
+JOBS_OF_SHELL = "shell.jobs"
 
 
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])0?(\d{1,2})(?::00)?")
@@ -194,10 +195,18 @@ OPTIONS = (
     ),
     *_restart_options(),
     Option(
+        JOBS_OF_SHELL,
+        one_of("attached", "detached"),
+        "Where INSERTs and statement sets that are typed into the shell run. attached: in the shell, whose end stops "
+        "them. detached: each as a process of its own, which goes on.",
+        "attached",
+    ),
+    Option(
         RESULT_MODE,
-        one_of("changelog", "table", "tableau"),
+        one_of("changelog", "table", "tableau", "tail"),
         "How the shell and sqlstream run show a result that is updated. changelog or tableau: each change behind its "
-        "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends.",
+        "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends. "
+        "tail: as changelog, and on the terminal of the shell the last rows of any query, which move in place.",
         "changelog",
     ),
     Option(

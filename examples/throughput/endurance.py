@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sqlstream
-from examples.throughput.measure import state_bytes
 from sqlstream.jobs import Job
+from sqlstream.jobs.reports.progress import state_bytes
 from sqlstream.query import Query
 
 AUCTION_SHARE = 20

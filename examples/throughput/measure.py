@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import sqlstream
 from examples.throughput.processes import Usage, usage
 from sqlstream.jobs import Job
+from sqlstream.jobs.reports.progress import state_bytes
 from sqlstream.jobs.reports.table_counts import rows_read
 
 if TYPE_CHECKING:
@@ -87,12 +88,6 @@ def per_key_batches(query: str, folder: Path, seconds: float | None) -> Batches:
                 if watch.is_over:
                     running.stop()
         return watch.batches()
-
-
-def state_bytes(report: Mapping[str, Any]) -> int:
-    """What the state stores of a micro-batch hold, in memory and in files of RocksDB."""
-    operators = report["stateOperators"]
-    return sum(o["memoryUsedBytes"] + o["customMetrics"].get("rocksdbSstFileSize", 0) for o in operators)
 
 
 class Watch:

@@ -14,6 +14,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.lifecycle.failure import is_cancellation
 from sqlstream.jobs.lifecycle.job import JobState
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.jobs.reports.share_done import Share, tasks_done
 from sqlstream.spark.connect import is_connect
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class BatchRun:
     def progress(self) -> Progress:
         """The rows that came out, once all are there."""
         return Progress(rows_out=0 if self._table is None else self._table.num_rows)
+
+    def share(self) -> Share | None:
+        """How many tasks of what Spark does now are done; None where nobody knows."""
+        return tasks_done(self._spark, self.id) if self._state is JobState.RUNNING else None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED batch."""

@@ -11,7 +11,8 @@ from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import plain_text, writer_for
-from sqlstream.cli.progress import View, written
+from sqlstream.cli.progress import written
+from sqlstream.cli.progress_view import View
 from sqlstream.cli.scripts import Script
 from sqlstream.cli.starting import label, wait_for_spark
 from sqlstream.cli.status import working

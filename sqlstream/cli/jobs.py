@@ -16,15 +16,18 @@ from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
+    from sqlstream.jobs.records.submitted_job import SubmittedJob
     from sqlstream.results import Rows
 
 _EPILOG = """\b
 DIR is what jobs have as execution.checkpointing.dir; each keeps a record there, which is read without Spark.
+Without --dir it is about the jobs that the shell has submitted as processes of their own.
 What is asked of a job, its own process does. A JOB is a name or an id. LOST is a job whose process is gone.
 Exit codes: 0 success, 1 the job cannot do what is asked, 2 there is no such job, 3 it has not answered or has failed.
 
 \b
 Examples:
+  sqlstream jobs list
   sqlstream jobs list --dir /var/lib/checkpoints
   sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint
   sqlstream jobs checkpoints insert_into_totals --dir /var/lib/checkpoints --output jsonl
@@ -65,9 +68,7 @@ def command() -> None:
 
 
 def _directory(function: Callable[..., Any]) -> Callable[..., Any]:
-    option = click.option(
-        "--dir", "-d", "directory", required=True, metavar="DIR", help="Where jobs keep their checkpoints."
-    )
+    option = click.option("--dir", "-d", "directory", metavar="DIR", help="Where jobs keep their checkpoints.")
     return option(function)
 
 
@@ -88,8 +89,8 @@ def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
 @command.command("list")
 @_directory
 @_output
-def list_jobs(directory: str, output: str) -> None:
-    """List the jobs of a directory, oldest first."""
+def list_jobs(directory: str | None, output: str) -> None:
+    """List jobs, oldest first."""
     from sqlstream.statements.job_listings import job_rows
 
     _print(job_rows(job.record for job in _jobs(directory)), output)
@@ -100,16 +101,16 @@ def list_jobs(directory: str, output: str) -> None:
 @_directory
 @_output
 @click.option("--record", is_flag=True, help="The whole record as JSON, with the plan.")
-def show_job(job: str, directory: str, output: str, record: bool) -> None:
+def show_job(job: str, directory: str | None, output: str, record: bool) -> None:
     """Show what a job is and has done."""
     from sqlstream.jobs.records.record import to_text
     from sqlstream.statements.job_listings import properties
 
-    recorded = _job(job, directory).record
+    known = _job(job, directory)
     if record:
-        click.echo(to_text(recorded))
+        click.echo(to_text(known.record))
     else:
-        _print(properties(recorded), output)
+        _print(properties(known.record, known.notes), output)
 
 
 @command.command("stop", epilog=_STOP)
@@ -120,7 +121,7 @@ def show_job(job: str, directory: str, output: str, record: bool) -> None:
 @click.option("--drain", is_flag=True, help="Take the input as ended: all windows and timers fire.")
 @_timeout
 def stop_job(
-    job: str, directory: str, savepoint: bool, savepoint_path: str | None, drain: bool, timeout: float
+    job: str, directory: str | None, savepoint: bool, savepoint_path: str | None, drain: bool, timeout: float
 ) -> None:
     """Stop a job. Prints where its savepoint is, if there is one.
 
@@ -137,7 +138,7 @@ def stop_job(
 @click.argument("job")
 @_directory
 @_timeout
-def checkpoint_job(job: str, directory: str, timeout: float) -> None:
+def checkpoint_job(job: str, directory: str | None, timeout: float) -> None:
     """Complete an epoch now. Prints its number, or nothing where no row has come yet."""
     recorded = _job(job, directory)
     with working(f'waiting for the answer of "{recorded.name}"'):
@@ -151,7 +152,7 @@ def checkpoint_job(job: str, directory: str, timeout: float) -> None:
 @click.argument("path", required=False)
 @_directory
 @_timeout
-def savepoint_job(job: str, path: str | None, directory: str, timeout: float) -> None:
+def savepoint_job(job: str, path: str | None, directory: str | None, timeout: float) -> None:
     """Take a savepoint. Prints where it is; the job goes on."""
     recorded = _job(job, directory)
     with working(f'waiting for the answer of "{recorded.name}"'):
@@ -163,7 +164,7 @@ def savepoint_job(job: str, path: str | None, directory: str, timeout: float) ->
 @click.argument("job", required=False)
 @_directory
 @_output
-def list_checkpoints(job: str | None, directory: str, output: str) -> None:
+def list_checkpoints(job: str | None, directory: str | None, output: str) -> None:
     """List the epochs of jobs, newest first."""
     from sqlstream.results import Rows
     from sqlstream.statements.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
@@ -173,10 +174,14 @@ def list_checkpoints(job: str | None, directory: str, output: str) -> None:
     _print(Rows.of_text(CHECKPOINT_COLUMNS, rows), output)
 
 
-def _jobs(directory: str) -> tuple[RecordedJob, ...]:
+def _jobs(directory: str | None) -> tuple[RecordedJob | SubmittedJob, ...]:
+    """Those of a directory, or else those that the user has submitted."""
     from sqlstream.jobs import recorded_jobs
     from sqlstream.jobs.checkpoints.storage import local_storage_at
+    from sqlstream.jobs.records.submitted_job import submitted_jobs
 
+    if directory is None:
+        return submitted_jobs()
     require_text(directory, "--dir")
     try:
         here = local_storage_at(directory)
@@ -190,7 +195,7 @@ def _jobs(directory: str) -> tuple[RecordedJob, ...]:
     return recorded_jobs(directory)
 
 
-def _job(name: str, directory: str) -> RecordedJob:
+def _job(name: str, directory: str | None) -> RecordedJob | SubmittedJob:
     """By name, in any case, or by id; a usage error where there is none."""
     from sqlstream.planner.suggestions import did_you_mean
 
@@ -198,7 +203,8 @@ def _job(name: str, directory: str) -> RecordedJob:
     for job in jobs:
         if name.casefold() in (job.name.casefold(), job.id.casefold()):
             return job
-    hint = did_you_mean(name, [job.name for job in jobs], "jobs") or f'There are no jobs in "{directory}".'
+    none = "No job was submitted." if directory is None else f'There are no jobs in "{directory}".'
+    hint = did_you_mean(name, [job.name for job in jobs], "jobs") or none
     raise click.UsageError(f'job "{name}" does not exist. {hint}')
 
 

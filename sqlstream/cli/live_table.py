@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
+from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
+from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live import follow_on
 from sqlstream.cli.output import TableWriter, Writer
-from sqlstream.cli.progress import line_of
 from sqlstream.results import shown_rows_of
 from sqlstream.settings import RESULT_MODE, Settings
 
@@ -24,8 +24,8 @@ _SMALLEST_PAGE = 10
 
 
 def page_of_terminal() -> int:
-    """How many rows fit on the terminal, beside a prompt and a status line."""
-    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)
+    """How many rows fit on the terminal, beside a head, their number and a status of some lines."""
+    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 8)
 
 
 def is_shown_as_table(query: Query, settings: Settings) -> bool:
@@ -33,12 +33,13 @@ def is_shown_as_table(query: Query, settings: Settings) -> bool:
     return query.is_updating and settings[RESULT_MODE] == "table"
 
 
-def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
+def write_table(query: Query, writer: Writer, out: TextIO, page: int, tables: Iterator[pa.Table] | None = None) -> None:
     """Write the table of an updating query once, when it has ended. Meanwhile a terminal shows its first ``page`` rows.
 
-    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query.
+    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query. ``tables``: those
+    of the query, where the caller takes them.
     """
-    shown = _Shown(query, page)
+    shown = _Shown(query, page, tables)
     try:
         follow_on(out, shown)
     finally:
@@ -50,14 +51,14 @@ def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
 class _Shown:
     """The newest table of a query, and how it looks on a terminal."""
 
-    def __init__(self, query: Query, page: int) -> None:
-        self._query = query
+    def __init__(self, query: Query, page: int, tables: Iterator[pa.Table] | None) -> None:
+        self._tables = query.tables() if tables is None else tables
         self._page = page
-        self._begin = time.monotonic()
+        self._status = JobStatus(query.job)
         self.table: pa.Table | None = None
 
     def follow(self) -> None:
-        for table in self._query.tables():
+        for table in self._tables:
             self.table = table
 
     def __rich__(self) -> RenderableType:
@@ -70,5 +71,5 @@ class _Shown:
             writer.write(shown_rows_of(page))
             writer.skip(self.table.num_rows - page.num_rows)
             writer.close()
-        lines.write(line_of(self._query.job, time.monotonic() - self._begin))
+        lines.write(self._status.text())
         return Text(lines.getvalue(), no_wrap=True, overflow="crop")

@@ -62,6 +62,10 @@ class PagedWriter:
             self._skipped += count
             self._out.flush()
 
+    def leave_out(self, count: int) -> None:
+        """Count rows that are not shown and need no word."""
+        self._skipped += count
+
     def close(self) -> None:
         count = self._count + self._skipped
         shown = f", {self._count:,} shown" if self._skipped else ""

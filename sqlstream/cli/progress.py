@@ -1,16 +1,10 @@
-"""What a running job shows on stderr: rows, rates and its watermark, in one line that stays at the bottom."""
+"""What is said of a job in lines that stay: rows, rates, its watermark, and what it has written."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.batch.run import BatchRun
-from sqlstream.cli.status import StatusLine
 from sqlstream.jobs.reports.waiting import waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.suggestions import counted
@@ -20,8 +14,6 @@ if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.job import Job
     from sqlstream.jobs.reports.lookups import LookupTotals
     from sqlstream.jobs.reports.progress import Progress
-
-_LINE_SECONDS = 2.0
 
 
 def summary(name: str, progress: Progress, seconds: float) -> str:
@@ -33,16 +25,20 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    parts += [
+    return f"{name}: {', '.join([*parts, *exceptions_of(progress)])}, {seconds:.0f} s"
+
+
+def exceptions_of(progress: Progress) -> list[str]:
+    """What only some jobs have: late and bad rows, lookups, restarts and the like."""
+    return [
         *_late(progress),
         *_bad(progress),
         *_missing(progress),
         *_lookups(progress),
         *_pending(progress),
         *_restarts(progress),
+        *([waiting_text(progress.waiting)] if progress.waiting else []),
     ]
-    parts += [waiting_text(progress.waiting)] if progress.waiting else []
-    return f"{name}: {', '.join(parts)}, {seconds:.0f} s"
 
 
 def _late(progress: Progress) -> list[str]:
@@ -105,7 +101,7 @@ def line_of(job: Job | BatchRun, seconds: float) -> str:
     return summary(job.name, progress, seconds)
 
 
-def _total(job: Job | BatchRun, seconds: float) -> str:
+def total(job: Job | BatchRun, seconds: float) -> str:
     """The line about a job that has ended."""
     if isinstance(job, BatchRun):
         return f"{job.name}: {counted(job.progress().rows_out, 'row')}, {seconds:.0f} s"
@@ -125,38 +121,3 @@ def written(job: Job) -> str:
             raise TypeError(type(job.plan).__name__)
     done = ", ".join(f'{counted(count, "row")} written to "{table}"' for table, count in rows.items())
     return done if job.waiting is None else f"{done}; {job.waiting}"
-
-
-class View:
-    """Shows jobs until ``close``: a status line on a terminal, else new lines every two seconds."""
-
-    def __init__(self, jobs: Sequence[Job | BatchRun]) -> None:
-        self._jobs = jobs
-        self._begin = time.monotonic()
-        self._closed = Event()
-        self._status = StatusLine(self._text, since=0)
-        self._status.start()
-        if not sys.stderr.isatty():
-            Thread(target=self._lines, daemon=True).start()
-
-    def hidden(self) -> AbstractContextManager[None]:
-        """The lines are away while rows are written to the same terminal."""
-        return self._status.hidden()
-
-    def close(self) -> None:
-        """Replace the lines by the totals."""
-        self._closed.set()
-        self._status.close()
-        seconds = time.monotonic() - self._begin
-        totals = "\n".join(_total(job, seconds) for job in self._jobs)
-        sys.stderr.write(totals + "\n")
-        sys.stderr.flush()
-
-    def _text(self) -> str:
-        seconds = time.monotonic() - self._begin
-        return "\n".join(line_of(job, seconds) for job in self._jobs)
-
-    def _lines(self) -> None:
-        while not self._closed.wait(_LINE_SECONDS):
-            sys.stderr.write(self._text() + "\n")
-            sys.stderr.flush()

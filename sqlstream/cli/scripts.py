@@ -134,15 +134,19 @@ def substitute(
                 raise ParseError.of(unknown)
     if not parameters and not known:
         return list(scripts)
+    return [Script(s.name, with_parameters(s.text, parameters, known)) for s in scripts]
+
+
+def with_parameters(text: str, parameters: Mapping[str, str], variables: Mapping[str, str] | None = None) -> str:
+    """The text with the parameters put in, ``${name}`` as they are written and ``:name`` as literals; what has no value
+    stays."""
     from sqlstream.arguments import literal_of_text
 
     literals = {name: literal_of_text(value) for name, value in parameters.items()}
-    return [Script(s.name, _filled(_put_in(s.text, parameters, known), literals)) for s in scripts]
+    return _filled(_put_in(text, parameters, variables or {}), literals)
 
 
 def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> str:
-    """``${name}`` is the value as it is written."""
-
     def value(match: re.Match[str]) -> str:
         if match[1] in parameters or match[1] not in variables:
             return parameters.get(match[1], match[0])
@@ -152,7 +156,6 @@ def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, st
 
 
 def _filled(text: str, literals: Mapping[str, str]) -> str:
-    """``:name`` is a literal of the value."""
     from sqlstream.arguments import with_values
 
     return with_values(text, literals) if _named(text) & literals.keys() else text

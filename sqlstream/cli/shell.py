@@ -9,12 +9,14 @@ import click
 from sqlstream.cli.env_file import env_file_option
 from sqlstream.cli.output import FORMATS
 from sqlstream.cli.project_option import project_option
+from sqlstream.cli.scripts import pairs
 from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.cli.text_files import require_text
 from sqlstream.python_path import importable
 
 _EPILOG = """\b
 Spark starts while you type. Ctrl-C cancels the running query, Ctrl-D leaves, \\? shows the shell's commands.
+Ctrl-Z sends it to the background. Long results go through $PAGER.
 A background job that fails is told of above the prompt. With piped input, statements run one after the other,
 also after a wrong one; the exit code then is 1. ~/.config/sqlstream/shellrc runs before the first prompt; keys are
 those of Emacs, or of vi where ~/.inputrc says "set editing-mode vi".
@@ -24,7 +26,7 @@ Examples:
   sqlstream shell
   echo "SHOW CONNECTORS;" | sqlstream shell
   sqlstream shell -f tables.sql -c "SELECT * FROM clicks LIMIT 10" --format csv
-  sqlstream shell -f tables.sql -i
+  sqlstream shell -f tables.sql -v day=2026-11-25 -i
 """
 
 
@@ -34,6 +36,9 @@ Examples:
 @project_option
 @click.option("--command", "-c", "commands", multiple=True, metavar="SQL", help="Run this, and leave.")
 @click.option("--file", "-f", "files", multiple=True, metavar="FILE", help="Run a file, and leave; before those of -c.")
+@click.option(
+    "--param", "-p", "-v", "parameters", multiple=True, metavar="NAME=VALUE", help="Put VALUE for ${NAME} in all text."
+)
 @click.option("--interactive", "-i", "stays", is_flag=True, help="Stay behind -f and -c.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", help="How rows are written.")
 def command(
@@ -43,10 +48,12 @@ def command(
     files: tuple[str, ...],
     stays: bool,
     style: str,
+    parameters: tuple[str, ...],
 ) -> int:
     """Type SQL and see results as they come."""
     from sqlstream.shell import run_shell
 
     with importable(Path.cwd()):
         texts = [require_text(text, "-c") for text in commands]
-        return run_shell(open_session(master, settings), files, texts, style=style, stays=stays)
+        given = pairs(parameters, "--param")
+        return run_shell(open_session(master, settings), files, texts, style=style, stays=stays, parameters=given)

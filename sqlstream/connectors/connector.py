@@ -193,6 +193,10 @@ def _at_once(table: Table) -> int | None:
     return None
 
 
+def _untold(table: Table) -> int | None:
+    return None
+
+
 def _filters_nothing(table: Table, comparison: Comparison) -> bool:
     return False
 
@@ -243,6 +247,7 @@ class Connector:
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
+    ``row_count(table)`` says how many rows a source has, where its options tell it.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table, ``rename`` gives it the name
     of another one. ``truncate(directory, table)`` removes its rows, wherever they are; None: that is not done.
     ``metadata`` are the keys of METADATA columns with their natural types, ``metadata_of(table)`` more of them, which a
@@ -280,6 +285,7 @@ class Connector:
     truncate: Drop | None = None
     rename: Rename = _stays
     poll_ms: Callable[[Table], int | None] = _at_once
+    row_count: Callable[[Table], int | None] = _untold
     metadata: tuple[tuple[str, DataType], ...] = ()
     metadata_of: Callable[[Table], Mapping[str, DataType]] = _no_metadata
     lookup: MakeLookup | None = None

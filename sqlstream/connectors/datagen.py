@@ -191,4 +191,5 @@ CONNECTOR = Connector(
     read=read,
     check=check,
     bounded=is_bounded,
+    row_count=row_count,
 )

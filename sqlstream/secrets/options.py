@@ -26,7 +26,7 @@ _PLAIN = re.compile(
     | key\.format | value\.( format | fields-include ) | ( canal | debezium | maxwell | ogg )-json\. .+
     | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
-    | ( execution | pipeline | parallelism | restart-strategy | sql-client | sqlstream | table | state ) \. .+
+    | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+
     )""",
     re.VERBOSE,

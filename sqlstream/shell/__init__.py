@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlstream.errors import ConnectorError
 from sqlstream.session import Session
@@ -16,15 +16,17 @@ def run_shell(
     *,
     style: str = "table",
     stays: bool = False,
+    parameters: Mapping[str, str] | None = None,
 ) -> int:
     """Run files, then commands, then the shell on the process's terminal or on what is piped in; 1 where one failed.
 
     Files and commands are all that runs, unless it ``stays``. ``style``: how rows are written.
+    ``parameters``: what stands for ``${NAME}`` in all of them.
     """
     from sqlstream.shell.line_editor import history_file, line_editor, startup_file, wants_vi_keys
     from sqlstream.shell.loop import UNREADABLE_FILE, Shell, lines_of
 
-    shell = Shell(session, style=style)
+    shell = Shell(session, style=style, parameters=parameters)
     try:
         for name in files:
             shell.run_file(name)

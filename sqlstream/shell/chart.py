@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shutil
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live import follow_on
-from sqlstream.cli.progress import line_of
 from sqlstream.results import shown_rows_of
 
 if TYPE_CHECKING:
@@ -179,7 +178,9 @@ def _height(lines: int) -> int:
 class _Shown:
     query: Query
     chart: Chart
-    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._status = JobStatus(self.query.job)
 
     def follow(self) -> None:
         for table in self.query.tables() if self.query.is_updating else self.query.batches():
@@ -190,4 +191,4 @@ class _Shown:
 
         size = shutil.get_terminal_size()
         text = Text.from_ansi(self.chart.drawn(size.columns, _height(size.lines)))
-        return text.append("\n" + line_of(self.query.job, time.monotonic() - self.began))
+        return text.append("\n" + self._status.text())

@@ -26,7 +26,7 @@ Commands of the shell end with the line, or with ";":
 """
 _FOOT = """
 Tab completes, Ctrl-R searches what was typed before, Ctrl-X Ctrl-E opens the text in $EDITOR.
-Ctrl-C cancels the running query, or clears the line."""
+Ctrl-C cancels the running query, or clears the line. Ctrl-Z sends a running query or INSERT to the background."""
 
 # A word is a command only where nothing stands behind it; a backslash begins no SQL, so that it is always one.
 _COMMAND = re.compile(
@@ -74,19 +74,25 @@ SHORT: Mapping[str, Short] = {
     "\\dv": Short("views", "SHOW VIEWS"),
     "\\df": Short("functions", "SHOW FUNCTIONS"),
     "\\dj": Short("jobs, or what one does", "SHOW JOBS", "DESCRIBE JOB {}", "[JOB]"),
+    "\\l": Short("catalogs", "SHOW CATALOGS"),
     "\\i": Short("run the statements and commands of a file", None, "source", "FILE"),
     "\\e": Short("edit the last statements in $EDITOR, and run them", "edit"),
     "\\g": Short("run the last statements again", "again"),
     "\\watch": Short("run them again and again, so many seconds apart (2)", "watch", "watch", "[SECONDS]"),
+    "\\submit": Short("run an INSERT as a process of its own; the last one", "submit", "submit", "[INSERT …;]"),
     "\\explain": Short("the plan of the last query", "explain"),
+    "\\lineage": Short("what the columns of the last query, or of a view, are made of", "lineage", "lineage", "[VIEW]"),
     "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
-    "\\mode": Short("how changing results are shown: table or changelog", None, "mode", "MODE"),
+    "\\mode": Short("how results are shown: table, changelog, tail or vertical", None, "mode", "MODE"),
+    "\\pset": Short("pager on or off; format csv, table, …", None, "pset", "NAME [VALUE]"),
     "\\x": Short("rows as a line for each column, on or off", "expanded"),
     "\\timing": Short("how long statements take, on or off", "timing"),
     "\\o": Short("write results into a file; without one, to the terminal", "output", "output", "[FILE]"),
 }
 TAKES_PATH = frozenset({"\\i", "\\o", "source"})
+TAKES_STATEMENT = frozenset({"\\submit"})
+"""Their argument is a statement, which may span lines."""
 
 
 def help_text() -> str:
@@ -120,7 +126,8 @@ def meaning(command: Command, span: Span) -> Command | str:
         wrong = "takes no argument" if command.argument else "needs an argument"
         raise wrong_command(command, wrong, span)
     if spelled.islower():
-        return Command(spelled, unquoted(command.argument), command.end, command.name)
+        argument = command.argument if command.name in TAKES_STATEMENT else unquoted(command.argument)
+        return Command(spelled, argument, command.end, command.name)
     return spelled.format(command.argument)
 
 

@@ -1,14 +1,19 @@
-"""How and where the shell shows results: what \\x, \\timing and \\o change."""
+"""How and where the shell shows results: what \\x, \\pset, \\timing and \\o change."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TextIO
 
-from sqlstream.cli.output import PagedWriter, Writer, writer_for
+from sqlstream.cli.output import PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
+from sqlstream.shell.pager import paged, pager_command
+
+_PROMPT_LINES = 2
 
 
 @dataclass
@@ -19,6 +24,7 @@ class Display:
     style: str = "table"
     expanded: bool = False
     timing: bool = False
+    pager: bool = True
     file: TextIO | None = None
 
     @property
@@ -31,9 +37,31 @@ class Display:
         """Whether results may move: somebody looks at the terminal."""
         return self.file is None and self.terminal.isatty()
 
+    def say(self, text: str) -> None:
+        """An answer, which stands where results do."""
+        self.out.write(text + "\n")
+        self.out.flush()
+
     def writer(self, names: Sequence[str]) -> Writer:
         """Of one result with columns of these names."""
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
+
+    def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
+        """A whole result as it is written."""
+        text = StringIO()
+        writer = writer_for("vertical" if self.expanded else self.style, names, text)
+        writer.write(rows)
+        writer.close()
+        return text.getvalue()
+
+    @property
+    def paged_writers(self) -> Callable[[Sequence[str], TextIO], PagedWriter] | None:
+        """Makers of writers into texts, where results may move and are in a format for people."""
+        if not self.is_live:
+            return None
+        if self.expanded or self.style == "vertical":
+            return VerticalWriter
+        return TableWriter if self.style == "table" else None
 
     def paged(self, writer: Writer) -> PagedWriter | None:
         """The writer, where results of many rows show a page of them."""
@@ -56,6 +84,10 @@ class Display:
         self.expanded = not self.expanded
         return f"rows are shown {'as a line for each column' if self.expanded else 'side by side'}"
 
+    def use_style(self, style: str) -> str:
+        self.style = style
+        return f"rows are written as {style}"
+
     def toggle_timing(self) -> str:
         self.timing = not self.timing
         return f"timing is {'on' if self.timing else 'off'}"
@@ -64,3 +96,35 @@ class Display:
         """How long a statement took that began at a time of ``time.monotonic``."""
         seconds = time.monotonic() - began
         return f"Time: {seconds * 1000:,.0f} ms" if seconds < 1 else f"Time: {seconds:,.2f} s"
+
+    def toggle_pager(self, on: bool | None = None) -> str:
+        self.pager = not self.pager if on is None else on
+        return f"long results go {'through the pager' if self.pager else 'to the terminal'}"
+
+    # --- long results ---
+
+    @property
+    def pager_in_use(self) -> list[str] | None:
+        """The command that shows long results; None where they are not to be paged."""
+        return pager_command() if self.pager and self.is_live else None
+
+    def show_text(self, text: str) -> None:
+        """Through the pager where it is longer than the terminal."""
+        command = self.pager_in_use if text.count("\n") > shutil.get_terminal_size().lines - _PROMPT_LINES else None
+        if command is None:
+            return self.say(text.removesuffix("\n"))
+        with paged(command) as out:
+            out.write(text)
+        return None
+
+    def show_rows(self, names: Sequence[str], tables: Iterable[Sequence[Row]], skipped: int = 0) -> None:
+        """All rows through the pager; ``skipped`` more are only counted."""
+        command = self.pager_in_use
+        assert command is not None
+        with paged(command) as out:
+            writer = writer_for("vertical" if self.expanded else self.style, names, out)
+            for rows in tables:
+                writer.write(rows)
+            if skipped and isinstance(writer, PagedWriter):
+                writer.skip(skipped)
+            writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -15,27 +15,29 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import clear
 
-from sqlstream.batch.run import BatchRun
-from sqlstream.cli.execution import is_text
-from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
-from sqlstream.cli.output import plain_text
-from sqlstream.cli.progress import line_of, written
+from sqlstream.cli.output import FORMATS
+from sqlstream.cli.scripts import with_parameters
 from sqlstream.cli.starting import label, wait_for_spark
-from sqlstream.cli.status import StatusLine, working
+from sqlstream.cli.status import working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs import Job
+from sqlstream.jobs.records.submitted_job import submitted_jobs
 from sqlstream.query import Query
-from sqlstream.results import Rows, shown_rows_of
+from sqlstream.results import Rows
 from sqlstream.session import Session
-from sqlstream.settings import RESULT_MODE
+from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
 from sqlstream.shell.chart import Chart, Plot, draw
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
-from sqlstream.shell.statements import ShellEntry, is_blank, joined, split
+from sqlstream.shell.interrupts import Stopped, unbroken
+from sqlstream.shell.lineage import COLUMNS, lineage_rows
+from sqlstream.shell.showing import Showing
+from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
+from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
@@ -63,18 +65,28 @@ def _unreadable(name: str, reason: str) -> ConnectorError:
 class Shell:
     """Runs statements one after the other in one session. ``failures`` counts those that went wrong.
 
-    ``style``: how rows are written, one of ``cli.output.FORMATS``.
+    ``style``: how rows are written, one of ``cli.output.FORMATS``. ``parameters``: what stands for ``${NAME}``.
     """
 
-    def __init__(self, session: Session, out: TextIO | None = None, style: str = "table") -> None:
+    def __init__(
+        self,
+        session: Session,
+        out: TextIO | None = None,
+        style: str = "table",
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        self._parameters = parameters or {}
         self._session = session
+        self._submitter = Submitter(session)
+        self._session.also_known = submitted_jobs
         self._display = Display(out or sys.stdout, style)
         self._start = SparkStart(session)
         self._background = BackgroundJobs(self._fail)
+        self._showing = Showing(session, self._display, self._background)
         self._prompting = False
         self._sources: list[Path] = []
         self._began = 0.0
-        self._last = self._last_query = ""
+        self._last = self._last_query = self._last_insert = ""
         self.failures = 0
 
     # --- reading ---
@@ -83,22 +95,24 @@ class Shell:
         """Read from the terminal until Ctrl-D or quit. Jobs that fail meanwhile are told of above the prompt."""
         self._say('sqlstream: statements end with ";". "help" tells more, Ctrl-D leaves.')
         self._background.watch(lambda: self._prompting)
-        while True:
-            self._background.tell()
+        self._showing.keys = editor.app.input
+        goes_on = True
+        while goes_on:
             try:
+                self._background.tell()
                 text = self._prompted(editor)
-            except KeyboardInterrupt:
+                goes_on = text is not None and self.run(text)
+            except KeyboardInterrupt:  # wherever it comes: it ends no shell
                 continue
-            except EOFError:
-                return
-            if not self.run(text):
-                return
 
-    def _prompted(self, editor: PromptSession[str]) -> str:
+    def _prompted(self, editor: PromptSession[str]) -> str | None:
+        """What was typed; None for Ctrl-D."""
         with patch_stdout(raw=True):
             self._prompting = True
             try:
                 return editor.prompt()
+            except EOFError:
+                return None
             finally:
                 self._prompting = False
 
@@ -116,15 +130,13 @@ class Shell:
                     return None
         except ConnectorError as error:  # of the source: those of statements have been told
             return self._fail(str(error))
-        if not is_blank(text, done):
-            self._run([ShellEntry(text, done, len(text))])
+        self._run(rest_of(text, done))
         return None
 
     def run(self, text: str) -> bool:
         """Run commands of the shell and statements; False where the shell is to end."""
         parts, rest = split(text)
-        last = [] if is_blank(text, rest) else [ShellEntry(text, rest, len(text))]
-        return self._run(joined([*parts, *last]))
+        return self._run(joined([*parts, *rest_of(text, rest)]))
 
     def run_file(self, name: str) -> None:
         """Run the statements and commands of a file."""
@@ -142,6 +154,8 @@ class Shell:
                     return False
             except SqlStreamError as error:
                 self._fail(str(entry.located(error)))
+            except Stopped:
+                return True  # what stands behind it was typed with it
             except KeyboardInterrupt:
                 self._say("interrupted")
             self._background.tell()
@@ -163,16 +177,19 @@ class Shell:
     def _own(self, command: Command) -> None:
         """What a command does that stands for no statement."""
         actions: dict[str, Callable[[Command], None]] = {
-            "help": lambda _: self._say(help_text()),
+            "help": lambda _: self._display.show_text(help_text() + "\n"),
             "clear": lambda _: self._clear(),
             "source": lambda command: self._source(command.argument),
             "edit": lambda _: self._edit(),
             "again": lambda command: self._statements(self._last_of(command)),
             "watch": self._watch,
             "explain": self._explain,
+            "submit": self._submit,
             "plot": self._plot,
             "set": self._set,
-            "mode": lambda command: self._set_to(RESULT_MODE, command.argument),
+            "mode": self._mode,
+            "pset": self._pset,
+            "lineage": self._lineage,
             "expanded": lambda _: self._say(self._display.toggle_expanded()),
             "timing": lambda _: self._say(self._display.toggle_timing()),
             "output": lambda command: self._write_into(command.argument),
@@ -186,9 +203,46 @@ class Shell:
 
     def _set(self, command: Command) -> None:
         key, _, value = command.argument.partition(" ")
-        if not value.strip():
+        if key == "pager":
+            self._pset(command)
+        elif value.strip():
+            self._set_to(unquoted(key), unquoted(value.strip()))
+        else:
             raise wrong_command(command, "takes KEY VALUE")
-        self._set_to(unquoted(key), unquoted(value.strip()))
+
+    def _mode(self, command: Command) -> None:
+        if command.argument == "vertical":
+            self._display.expanded = False
+            self._say(self._display.toggle_expanded())
+        else:
+            self._set_to(RESULT_MODE, command.argument)
+
+    def _pset(self, command: Command) -> None:
+        """How results are shown, as in psql."""
+        name, _, value = command.argument.partition(" ")
+        match name, value.strip():
+            case "pager", "" | "on" | "off" as word:
+                self._say(self._display.toggle_pager(None if not word else word == "on"))
+            case "format", style if style in FORMATS:
+                self._say(self._display.use_style(style))
+            case _:
+                formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+                raise wrong_command(command, f"takes pager, pager on, pager off, or format {formats}")
+
+    def _show_rows(self, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+        self._display.show_text(self._display.as_text(names, rows))
+
+    def _lineage(self, command: Command) -> None:
+        """Of the last query or INSERT, or of a view."""
+        text = f"SELECT * FROM {command.argument}" if command.argument else self._last_query
+        if not text:
+            raise wrong_command(command, "needs a query before it, or the name of a view")
+        if wrong := self._session.check(text):
+            raise SqlStreamError.of(wrong)
+        try:
+            self._show_rows(COLUMNS, lineage_rows(text, self._session.workspace))
+        except ValueError as error:
+            raise wrong_command(command, str(error)) from None
 
     def _set_to(self, key: str, value: str) -> None:
         self._statements(f"SET {quote_string(key)} = {quote_string(value)}")
@@ -203,6 +257,36 @@ class Shell:
         if not self._last_query:
             raise wrong_command(command, "needs a query before it")
         self._statements(f"EXPLAIN {self._last_query}")
+
+    def _submit(self, command: Command) -> None:
+        """The INSERT behind the command, or the last one, in a process of its own."""
+        text = command.argument or self._last_insert
+        if not text:
+            raise wrong_command(command, "needs an INSERT behind it, or one that ran before")
+        if wrong := self._session.check(text):
+            raise SqlStreamError.of(wrong)
+        (statement,) = parse_script(text)
+        if not isinstance(statement, Submitted):
+            raise wrong_command(command, "takes an INSERT or a statement set")
+        if not command.argument and (job := running(self._session.jobs, statement)) is not None:
+            raise wrong_command(command, f'would run the INSERT twice: job "{job.name}" runs here. Stop it first')
+        self._last_insert = to_sql(statement)
+        try:
+            self._start_alone(statement)
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+
+    def _start_alone(self, statement: Submitted) -> None:
+        submission = self._submitter.submit(statement)
+        try:
+            with working(f'starting job "{submission.job}" as a process of its own'):
+                job = self._submitter.wait(submission)
+        except KeyboardInterrupt:
+            self._background.add_submitted(submission)
+            return self._say(f'job "{submission.job}" goes on starting; its log is "{submission.log}"')
+        if job.record.is_running:
+            self._background.add_submitted(submission)
+        return self._say(submitted_text(job))
 
     def _plot(self, command: Command) -> None:
         """The last query again, its result as a chart."""
@@ -220,8 +304,10 @@ class Shell:
             raise wrong_command(command, str(error)) from None
         except KeyboardInterrupt:
             self._say("stopped")
+            raise Stopped from None
         finally:
-            query.stop()
+            with unbroken():
+                query.stop()
 
     def _last_of(self, command: Command) -> str:
         if not self._last:
@@ -268,6 +354,7 @@ class Shell:
 
     def _statements(self, text: str) -> None:
         """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
+        text = with_parameters(text, self._parameters)
         if wrong := self._session.check(text):
             raise SqlStreamError.of(wrong)
         for warning in self._session.warnings(text):
@@ -278,7 +365,13 @@ class Shell:
                 began = time.monotonic()
                 if isinstance(statement, nodes.Query | nodes.Insert):
                     self._last_query = to_sql(statement)
-                self._show(statement, self._executed(statement, text))
+                if isinstance(statement, Submitted):
+                    self._last_insert = to_sql(statement)
+                if isinstance(statement, Submitted) and self._session.workspace.settings[JOBS_OF_SHELL] == "detached":
+                    self._start_alone(statement)
+                else:
+                    self._showing.show(statement, self._executed(statement, text), self._began)
+                    self._submitter.remember(statement)
                 if self._display.timing:
                     self._tell(self._display.took(began))
         except SqlStreamError as error:
@@ -288,74 +381,20 @@ class Shell:
         self._began = time.monotonic()
         if needs_spark(statement):
             wait_for_spark(self._start)
-        with working(label(statement), since=self._began):
-            return self._session.execute(statement, text)
-
-    def _show(self, statement: Statement, result: Rows | Query | Job) -> None:
-        match result:
-            case Query():
-                self._show_query(result)
-            case Job():
-                self._show_job(result)
-            case Rows() if is_text(statement) or result.columns == ("result",):
-                self._say(plain_text(result))
-            case Rows():
-                writer = self._display.writer(result.columns)
-                writer.write(result.shown())
-                writer.close()
-
-    def _show_query(self, query: Query) -> None:
-        """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
+        before = self._session.jobs
         try:
-            if is_shown_as_table(query, self._session.workspace.settings):
-                out = self._display.out
-                write_table(query, self._display.writer(query.columns[1:]), out, page_of_terminal())
-            else:
-                self._show_rows(query)
+            with working(label(statement), since=self._began):
+                return self._session.execute(statement, text)
         except KeyboardInterrupt:
-            query.stop()
-            self._say("stopped")
-
-    def _show_rows(self, query: Query) -> None:
-        """All of them, on a terminal a page of each micro-batch."""
-        writer = self._display.writer(query.columns)
-        paged = self._display.paged(writer)
-        try:
-            with self._status(query.job) as status:
-                for table in query.batches():
-                    page = table if paged is None else table.slice(0, page_of_terminal())
-                    with status.hidden():
-                        writer.write(shown_rows_of(page))
-                        if paged is not None:
-                            paged.skip(table.num_rows - page.num_rows)
-        finally:
-            writer.close()
-
-    def _show_job(self, job: Job) -> None:
-        """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
-        if not job.is_bounded:
-            self._background.add(job)
-            return self._say(f'job "{job.name}" runs in the background; it stops when the shell ends')
-        try:
-            with self._status(job):
-                while not job.wait(0.2):
-                    pass
-        except KeyboardInterrupt:
-            job.stop()
-            return self._say(f'job "{job.name}" stopped')
-        return self._say(written(job))
-
-    def _status(self, job: Job | BatchRun) -> StatusLine:
-        """How far the job is, as long as nothing else is shown."""
-        begin = time.monotonic()
-        return StatusLine(lambda: line_of(job, time.monotonic() - begin), since=self._began)
+            with unbroken():  # nobody would see a job that has started nevertheless
+                for job in self._session.jobs[len(before) :]:
+                    job.stop()
+            raise
 
     # --- words ---
 
     def _say(self, text: str) -> None:
-        """An answer, which stands where results do."""
-        self._display.out.write(text + "\n")
-        self._display.out.flush()
+        self._display.say(text)
 
     def _tell(self, text: str) -> None:
         """Something beside the results."""
@@ -370,6 +409,7 @@ class Shell:
         """Tell of background jobs that failed, then stop all."""
         self._background.end()
         self._background.tell()
+        self._submitter.close()
         self._display.close()
         with working("stopping"):
             self._session.close()

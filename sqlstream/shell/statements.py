@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.pieces import pieces
-from sqlstream.shell.commands import Command, command_at
+from sqlstream.shell.commands import TAKES_STATEMENT, Command, command_at
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,35 @@ def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
     entries: list[ShellEntry] = []
-    while True:
-        begin = _behind_blank(text, start)
-        command = command_at(text, begin)
-        end = _end_of_statement(text, begin) if command is None else command.end
-        if end is None:
-            return entries, start
-        entries.append(ShellEntry(text, begin, end, command))
-        start = end
+    while (entry := _entry(text, start)) is not None:
+        entries.append(entry)
+        start = entry.end
+    return entries, start
+
+
+def rest_of(text: str, start: int) -> list[ShellEntry]:
+    """What stands behind all that is complete, where nothing more comes: a statement without its ``;``, or nothing."""
+    if is_blank(text, start):
+        return []
+    ended = _entry(f"{text};", start)
+    command = None if ended is None or ended.command is None else replace(ended.command, end=len(text))
+    return [ShellEntry(text, start, len(text), command)]
+
+
+def _entry(text: str, start: int) -> ShellEntry | None:
+    """The first statement or command behind ``start``; None where it is not complete."""
+    begin = _behind_blank(text, start)
+    command = command_at(text, begin)
+    if command is not None and command.name in TAKES_STATEMENT and command.argument:
+        command = _with_statement(command, text, text.index(command.argument, begin))
+        return None if command is None else ShellEntry(text, begin, command.end, command)
+    end = _end_of_statement(text, begin) if command is None else command.end
+    return None if end is None else ShellEntry(text, begin, end, command)
+
+
+def _with_statement(command: Command, text: str, begin: int) -> Command | None:
+    end = _end_of_statement(text, begin)
+    return None if end is None else replace(command, argument=text[begin:end], end=end)
 
 
 def joined(parts: Sequence[ShellEntry]) -> Iterator[ShellEntry]:

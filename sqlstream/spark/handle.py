@@ -24,7 +24,7 @@ class SparkHandle:
     """Spark, started when it is first needed, with the session's settings while the session lives."""
 
     def __init__(self, spark: SparkSession | str | None) -> None:
-        self._master = spark if isinstance(spark, str) else None
+        self.master = spark if isinstance(spark, str) else None
         self._given = None if isinstance(spark, str) else spark
         self._spark: SparkSession | None = None
         self._before: dict[str, str | None] = {}
@@ -34,9 +34,9 @@ class SparkHandle:
         """ExecutionError SS413 where another Spark runs in this process already; starts none."""
         from sqlstream.spark.running import require_master, running_session
 
-        running = running_session() if self._master is not None else None
+        running = running_session() if self.master is not None else None
         if running is not None:
-            require_master(running, self._master)
+            require_master(running, self.master)
 
     @property
     def started(self) -> bool:
@@ -46,7 +46,7 @@ class SparkHandle:
     def is_remote(self) -> bool:
         """True for sessions of Spark Connect, whose files may be on another machine."""
         if self._given is None:
-            return (self._master or "").startswith("sc://")
+            return (self.master or "").startswith("sc://")
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
@@ -67,7 +67,7 @@ class SparkHandle:
             return prepared(self._given, tuning)
         try:
             # The other settings can be put back when the session closes.
-            spark = spark_session(settings.spark, self._master, settings.secrets, tuning)
+            spark = spark_session(settings.spark, self.master, settings.secrets, tuning)
             self._tuning = tuning_in_effect()
             return spark
         except PySparkImportError as error:

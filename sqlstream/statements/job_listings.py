@@ -25,7 +25,9 @@ Property = tuple[str, str]
 def job_rows(records: Iterable[JobRecord]) -> Rows:
     """A line per job, with the columns of Flink; times are in UTC. Of damaged records only the name is known."""
     rows = [
-        (None, r.name, r.status, None) if r.is_damaged else (r.id, r.name, r.status, time_text(moment(r.life.started)))
+        (None, r.name, r.status, None)
+        if r.is_damaged
+        else (r.id or None, r.name, r.status, time_text(moment(r.life.started)))
         for r in records
     ]
     return Rows.of_text(JOB_COLUMNS, rows)
@@ -67,7 +69,8 @@ def _number(value: int | None) -> str | None:
 def _identity(record: JobRecord, more: Iterable[Property]) -> Iterator[Property]:
     life = record.life
     yield "job name", record.name
-    yield "job id", record.id
+    if record.id:
+        yield "job id", record.id
     yield "status", record.status
     yield from more
     if record.error is not None:
@@ -95,8 +98,11 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "rows out", f"{progress.rows_out:,}"
     yield from ((f"rows out to {table}", f"{rows:,}") for table, rows in progress.rows_by_table.items())
     yield "micro-batches", f"{progress.batches:,}"
+    yield "last micro-batch", f"{progress.batch_ms:,} ms"
     yield "rows per second", f"{progress.rows_per_second:,.0f}"
     yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)
+    yield "state rows", f"{progress.state_rows:,}"
+    yield "state bytes", f"{progress.state_bytes:,}"
     yield "late rows", f"{progress.late_rows:,}"
     for number, rows in progress.late_by_operator.items():
         yield f"operator {number}: late rows", f"{rows:,}"

@@ -22,7 +22,7 @@ STATEMENTS = nodes.StopJob | nodes.CheckpointJob | nodes.SavepointJob
 
 
 class ControlledJob(Protocol):
-    """A job of this session (``Job``), or of another process (``RecordedJob``)."""
+    """A job of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
 
     @property
     def name(self) -> str: ...
@@ -30,8 +30,17 @@ class ControlledJob(Protocol):
     @property
     def record(self) -> JobRecord: ...
 
+    def record_now(self) -> JobRecord:
+        """The record, read again."""
+        ...
+
     @property
     def id(self) -> str: ...
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """What is known of it beside its record."""
+        ...
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None: ...
 
@@ -63,7 +72,8 @@ def job_statement(statement: nodes.Statement, jobs: Sequence[ControlledJob]) -> 
             case nodes.Show(what="CHECKPOINTS"):
                 return _checkpoints(statement.name, jobs)
             case nodes.Describe():
-                return properties(named_job(statement.name, jobs).record)
+                job = named_job(statement.name, jobs)
+                return properties(job.record, job.notes)
             case nodes.StopJob():
                 return _stopped(statement, jobs)
             case nodes.CheckpointJob():
@@ -83,7 +93,7 @@ def _stopped(statement: nodes.StopJob, jobs: Sequence[ControlledJob]) -> Rows:
 
     job = named_job(statement.job, jobs)
     path = job.stop(savepoint=statement.path or statement.savepoint, drain=statement.drain)
-    return properties(job.record, () if path is None else [("savepoint path", path)])
+    return properties(job.record_now(), [*(() if path is None else [("savepoint path", path)]), *job.notes])
 
 
 def _checkpoints(name: nodes.Name | None, jobs: Sequence[ControlledJob]) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -24,6 +25,7 @@ from sqlstream.jobs.records.history import CheckpointLine, checkpoints, last_com
 from sqlstream.jobs.records.record import JobRecord, require_running
 from sqlstream.jobs.records.recorder import Recorder
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.jobs.reports.share_done import Share, share_done, tasks_done
 from sqlstream.jobs.reports.waiting import Waiting, waiting_text
 from sqlstream.jobs.savepoints.taking import SavepointTaking
 from sqlstream.udfs.hiding import without_secrets
@@ -111,6 +113,15 @@ class Job:
         """Totals up to the last micro-batch, at most a second old."""
         return self._query.progress
 
+    def share(self) -> Share | None:
+        """How much of its work a bounded job has done; None where nobody knows."""
+        launch, query = self._query.launch, self._query.present
+        if not self.is_bounded or self._state is not JobState.RUNNING:
+            return None
+        enough = None if launch.enough is None else launch.enough.rows
+        tasks = partial(tasks_done, launch.rows.sparkSession, str(query.runId))
+        return share_done(self.plan, self.progress(), enough, tasks)
+
     @property
     def waiting(self) -> str | None:
         """What the checkpoint of an ended bounded job keeps for rows of the next run: ``3 rows wait in open windows
@@ -118,9 +129,17 @@ class Job:
         return waiting_text(self.progress().waiting) or None
 
     @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Its record tells all."""
+        return ()
+
+    @property
     def record(self) -> JobRecord:
         """The job's description and state, as other processes read it from the checkpoint."""
         return self._recorder.record(self)
+
+    def record_now(self) -> JobRecord:
+        return self.record
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED job."""

@@ -36,7 +36,12 @@ class Process:
 
 @cache
 def this_process() -> Process:
-    return Process(socket.gethostname(), os.getpid(), _start_of(os.getpid()))
+    return process_here(os.getpid())
+
+
+def process_here(pid: int) -> Process:
+    """A process of this machine by its number."""
+    return Process(socket.gethostname(), pid, _start_of(pid))
 
 
 def _start_of(pid: int) -> int | None:

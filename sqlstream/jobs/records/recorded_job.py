@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at
 from sqlstream.jobs.records.history import CheckpointLine, checkpoints
-from sqlstream.jobs.records.record import GONE, JobRecord, records_below, require_readable, require_running
+from sqlstream.jobs.records.record import GONE, JobRecord, read_record, records_below, require_readable, require_running
 from sqlstream.jobs.records.requests import Answer, Request, ask
 
 ELSEWHERE = "SS232"
@@ -32,6 +32,9 @@ class RecordedJob:
     @property
     def id(self) -> str:
         return self.record.id
+
+    def record_now(self) -> JobRecord:
+        return read_record(self.storage) or self.record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
         """Stop it and return the path of its savepoint, if one was wanted. Without one, a job that does not run any
@@ -55,6 +58,11 @@ class RecordedJob:
         """Its epochs, newest first."""
         return checkpoints(self.storage)
 
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Its record tells all."""
+        return ()
+
     def _ask(self, kind: str, timeout_s: float, *, savepoint: str | bool | None = None, drain: bool = False) -> Answer:
         """BindError SS231 where the job has ended, ExecutionErrors SS451 where its process has."""
         record = self.record
@@ -71,14 +79,15 @@ def recorded_jobs(directory: str, storage_of: Callable[[str], Storage] | None = 
 
     ``storage_of`` opens directories; without it, only those of this machine can be looked at (BindError SS232).
     """
-    open_at = storage_of or _local
+    open_at = storage_of or storage_here
     root = directory.rstrip("/")
     return tuple(
         RecordedJob(record, open_at(f"{root}/{folder}")) for folder, record in records_below(open_at(directory)).items()
     )
 
 
-def _local(path: str) -> Storage:
+def storage_here(path: str) -> Storage:
+    """The storage of a directory. BindError SS232 where it is not one of this machine."""
     storage = local_storage_at(path)
     if storage is None:
         raise BindError(

@@ -47,6 +47,8 @@ class Progress:
     those of each table that were listed, and gone when they were to be read.
     ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
     ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
+    ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row of state is an entry, which may
+    hold many rows of the query, and bytes are in memory and in files.
     """
 
     rows_in: int = 0
@@ -65,6 +67,9 @@ class Progress:
     last_batch: int = -1
     rows_by_table: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[Waiting, ...] = ()
+    batch_ms: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -126,6 +131,17 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         pending=progress.pending if not pending else sum(pending.values()),
         pending_by_operator=pending or progress.pending_by_operator,
         last_batch=int(report["batchId"]),
+        batch_ms=int(report["batchDuration"]),
+        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report["stateOperators"]),
+        state_bytes=state_bytes(report),
+    )
+
+
+def state_bytes(report: Mapping[str, Any]) -> int:
+    """What the state stores of a micro-batch hold, in memory and in files of RocksDB."""
+    return sum(
+        int(operator.get("memoryUsedBytes", 0)) + int(operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0))
+        for operator in report["stateOperators"]
     )
 
 

@@ -22,7 +22,7 @@ from prompt_toolkit.output import DummyOutput
 import sqlstream
 from sqlstream.cli import commands
 from sqlstream.errors import ExecutionError
-from sqlstream.shell import loop, run_shell
+from sqlstream.shell import run_shell, showing
 from sqlstream.shell.line_editor import (
     HistoryWithoutSecrets,
     history_file,
@@ -166,7 +166,7 @@ def test_short_commands_swallow_nothing_of_what_follows():
     tables = " table name\n------------\n t\n(1 row)\n"
     assert out.startswith(f"OK\n{tables}{described}")
     assert " view name\n-----------\n(0 rows)\nStatements end with" in out
-    assert out.endswith(f"or clears the line.\n{tables}")
+    assert out.endswith(f"to the background.\n{tables}")
 
 
 def test_a_command_that_does_not_exist_is_told_at_its_line(capsys):
@@ -231,7 +231,7 @@ def test_a_failed_background_job_is_told_of_once(shell, capsys):
 @pytest.mark.spark
 def test_long_results_show_a_page_of_each_batch_on_a_terminal(shell, monkeypatch):
     running, out = shell
-    monkeypatch.setattr(loop, "page_of_terminal", lambda: 2)
+    monkeypatch.setattr(showing, "page_of_terminal", lambda: 2)
     running.read(io.StringIO(NUMBERS + "SELECT n FROM numbers;"))
     assert out.getvalue().endswith(" 1\n 2\n 3\n(3 rows)\n")
     monkeypatch.setattr(out, "isatty", lambda: True, raising=False)
@@ -447,6 +447,49 @@ def test_the_file_of_the_user_runs_before_the_first_prompt(tmp_path, monkeypatch
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_the_columns_of_a_query_are_traced_to_tables(capsys):
+    tables = """CREATE TABLE bids (auction BIGINT, price BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at)
+        WITH ('connector' = 'datagen');
+        CREATE TABLE sold (id BIGINT, price BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at)
+        WITH ('connector' = 'datagen');
+        CREATE VIEW dear AS SELECT b.auction, b.price - sold.price AS more FROM bids b JOIN sold
+        ON b.auction = sold.id AND b.at BETWEEN sold.at AND sold.at + INTERVAL '1' MINUTE;\n"""
+    running, out = _reading(tables + "\\pset format csv\n\\lineage dear\n\\lineage\n\\lineage none\n\\pset format x\n")
+    assert running.failures == 3
+    assert out.splitlines()[-3:] == [
+        "column,columns of tables,made of",
+        "auction,bids.auction,bids.auction",
+        'more,"bids.price, sold.price",bids.price - sold.price',
+    ]
+    told = capsys.readouterr().err
+    assert 'SS108: "\\lineage" needs a query before it, or the name of a view' in told
+    assert 'SS202: table or view "none" does not exist' in told
+    assert 'SS108: "\\pset" takes pager, pager on, pager off, or format table, ' in told
+
+
+def test_modes_are_names_of_how_results_are_shown(capsys):
+    running, out = _reading("\\mode tail\n\\mode vertical\n\\mode vertical\n\\dv\n\\mode sideways\n")
+    assert running.failures == 1
+    assert out == "OK\n" + "rows are shown as a line for each column\n" * 2 + "(0 rows)\n"
+    assert 'value "sideways" of option "sql-client.execution.result-mode" is not accepted' in capsys.readouterr().err
+
+
+def test_catalogs_are_listed():
+    assert "\n default_catalog\n(1 row)\n" in _reading("\\l")[1]
+
+
+def test_parameters_stand_in_all_texts(tmp_path, monkeypatch):
+    (tmp_path / "v.sql").write_text("SHOW VIEWS LIKE '${what}';\n")
+    monkeypatch.setattr("sqlstream.cli.shell.open_session", lambda *_: _WithoutSpark())
+    define = "CREATE TABLE ${what} (n BIGINT) WITH ('connector' = 'blackhole', 'x' = '${none}');"
+    arguments = ["-f", str(tmp_path / "v.sql"), "-c", define, "-v", "what=things", "-i", "--format", "csv"]
+    result = CliRunner().invoke(
+        commands, ["shell", *arguments], input="SHOW TABLES LIKE '${what}';\n", standalone_mode=False
+    )
+    assert (result.return_value, result.stdout) == (1, "view name\ntable name\n")
+    assert "CREATE TABLE things" in result.stderr and "${none}" in result.stderr
 
 
 def test_clear_writes_nothing_into_a_pipe():

@@ -90,6 +90,10 @@ class AskedJob:
     asked: list[object] = field(default_factory=list)
     name: str = "totals"
     id: str = "id-of-totals"
+    notes: tuple[tuple[str, str], ...] = ()
+
+    def record_now(self) -> JobRecord:
+        return self.record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
         self.asked.append((savepoint, drain))

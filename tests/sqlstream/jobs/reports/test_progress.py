@@ -30,6 +30,14 @@ def test_totals_count_each_batch_once():
     assert advanced(first, [report(2, 5)]).rows_in == 35
 
 
+def test_time_and_state_are_those_of_the_last_batch():
+    operator = {"numRowsTotal": 7, "memoryUsedBytes": 100, "customMetrics": {"rocksdbSstFileSize": 20}}
+    state = {"stateOperators": [{**operator, "numRowsDroppedByWatermark": 0}] * 2}
+    progress = advanced(Progress(), [report(0, 1), {**report(1, 1), **state}])
+    assert (progress.batch_ms, progress.state_rows, progress.state_bytes) == (500, 14, 240)
+    assert advanced(progress, [report(2, 1)]).state_rows == 0
+
+
 @pytest.mark.parametrize(
     ("text", "watermark"),
     [

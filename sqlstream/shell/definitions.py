@@ -1,0 +1,59 @@
+"""What a shell has defined so far, as the script that defines it again in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlstream.catalog import Catalog
+from sqlstream.catalogs.in_memory import InMemory
+from sqlstream.catalogs.statements_of import create_table
+from sqlstream.grammar import nodes, to_sql
+from sqlstream.grammar.nodes import Statement
+from sqlstream.grammar.quoting import quote_string
+from sqlstream.planner.catalog import Table
+from sqlstream.settings import JOBS_OF_SHELL
+from sqlstream.statements.defining import DEFINITIONS
+
+_Named = (
+    nodes.CreateTable | nodes.CreateView | nodes.CreateFunction | nodes.CreateDatabase | nodes.Drop | nodes.AlterTable
+    | nodes.AlterView | nodes.AlterFunction | nodes.AlterDatabase
+)  # fmt: skip
+
+
+class Definitions:
+    """The statements that made the catalogs of the session what they are, in order. What lies in a catalog that lasts
+    is there for the other process, too."""
+
+    def __init__(self) -> None:
+        self._statements: list[Statement] = []
+
+    def add(self, statement: Statement, catalog: Catalog) -> None:
+        """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
+        if not isinstance(statement, DEFINITIONS) or isinstance(statement, nodes.Set | nodes.Reset):
+            return
+        if isinstance(statement, _Named) and _lasts(statement, catalog):
+            return
+        if isinstance(statement, nodes.CreateTable) and statement.query is not None:
+            table = catalog.required(statement.name)
+            assert isinstance(table, Table)
+            exists, temporary = statement.if_not_exists, statement.temporary
+            statement = replace(create_table(table), name=statement.name, if_not_exists=exists, temporary=temporary)
+        self._statements.append(statement)
+
+    def script(self, settings: Mapping[str, str], statement: Statement) -> str:
+        """A script that does what the statement would do here. It has the secrets of the tables."""
+        given = {key: value for key, value in settings.items() if key != JOBS_OF_SHELL}
+        sets = [f"SET {quote_string(key)} = {quote_string(value)}" for key, value in given.items()]
+        return "".join(f"{text};\n" for text in [*sets, *map(to_sql, self._statements), to_sql(statement)])
+
+
+def _lasts(statement: _Named, catalog: Catalog) -> bool:
+    """Whether what it changes is kept outside of the session."""
+    if getattr(statement, "temporary", False) or (isinstance(statement, nodes.Drop) and statement.kind == "CATALOG"):
+        return False
+    of_database = isinstance(statement, nodes.CreateDatabase | nodes.AlterDatabase)
+    of_database |= isinstance(statement, nodes.Drop) and statement.kind == "DATABASE"
+    parts = statement.name.parts
+    named = parts[0] if len(parts) > (1 if of_database else 2) else catalog.current[0]
+    return not isinstance(catalog.mount(named).store, InMemory)

@@ -1,0 +1,196 @@
+"""What the shell shows of a result while it comes: until it ends, or Ctrl-C ends it, or Ctrl-Z sends it away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.input import Input
+
+from sqlstream.batch.run import BatchRun
+from sqlstream.cli.execution import is_text
+from sqlstream.cli.job_status import JobStatus
+from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
+from sqlstream.cli.live_tail import write_tail
+from sqlstream.cli.output import Writer, plain_text
+from sqlstream.cli.progress import written
+from sqlstream.cli.status import StatusLine, working
+from sqlstream.grammar.nodes import Statement
+from sqlstream.jobs import Job
+from sqlstream.query import Query
+from sqlstream.results import Rows, shown_rows_of
+from sqlstream.session import Session
+from sqlstream.settings import RESULT_MODE
+from sqlstream.shell.display import Display
+from sqlstream.shell.failures import BackgroundJobs, name_in_statement
+from sqlstream.shell.feed import Feed
+from sqlstream.shell.interrupts import SentBack, Stopped, unbroken
+from sqlstream.shell.long_result import LongResult
+from sqlstream.shell.sent_back import new_file, write_on
+from sqlstream.udfs.texts import reason_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOOK_SECONDS = 0.2
+
+
+class Showing:
+    """``keys`` are those of the terminal that somebody types at, while there is one."""
+
+    def __init__(self, session: Session, display: Display, background: BackgroundJobs) -> None:
+        self._session = session
+        self._display = display
+        self._background = background
+        self._began = 0.0
+        self.keys: Input | None = None
+
+    def show(self, statement: Statement, result: Rows | Query | Job, began: float) -> None:
+        """``began``: when the statement did. Stopped where Ctrl-C has ended the query, or the wait for the job."""
+        self._began = began
+        match result:
+            case Query():
+                self._show_query(result)
+            case Job():
+                self._show_job(result)
+            case Rows() if is_text(statement) or result.columns == ("result",):
+                self._display.show_text(plain_text(result) + "\n")
+            case Rows():
+                self._display.show_text(self._display.as_text(result.columns, result.shown()))
+
+    # --- queries ---
+
+    def _show_query(self, query: Query) -> None:
+        """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
+        as_table = is_shown_as_table(query, self._session.workspace.settings)
+        tables = query.tables() if as_table else query.batches()
+        with self._stopped_by_ctrl_c(query.job), self._listening() as leave:
+            if leave is None:
+                return self._show_tables(query, tables, as_table)
+            feed, sent_back = Feed(tables, leave), False
+            try:
+                while not sent_back:
+                    try:
+                        return self._show_tables(query, iter(feed), as_table)
+                    except SentBack:
+                        leave.clear()
+                        sent_back = self._send_back(query, feed, as_table)
+            finally:
+                if not sent_back:
+                    feed.close()
+        return None
+
+    def _show_tables(self, query: Query, tables: Iterator[pa.Table], as_table: bool) -> None:
+        if as_table:
+            writer = self._display.writer(query.columns[1:])
+            write_table(query, writer, self._display.out, page_of_terminal(), tables)
+        elif self._session.workspace.settings[RESULT_MODE] == "tail" and (writers := self._display.paged_writers):
+            make = partial(writers, query.columns)
+            write_tail(query, make, self._display.out, page_of_terminal(), tables)
+        else:
+            self._show_rows(query, tables)
+
+    def _show_rows(self, query: Query, tables: Iterator[pa.Table]) -> None:
+        """All of them, on a terminal a page of each micro-batch."""
+        writer = self._display.writer(query.columns)
+        paged = self._display.paged(writer)
+        if paged is not None and query.job.is_bounded and self._display.pager_in_use is not None:
+            return self._show_in_pager(query, tables, writer)
+        try:
+            with self._status(query.job) as status:
+                for table in tables:
+                    page = table if paged is None else table.slice(0, page_of_terminal())
+                    with status.hidden():
+                        writer.write(shown_rows_of(page))
+                        if paged is not None:
+                            paged.skip(table.num_rows - page.num_rows)
+        finally:
+            writer.close()
+        return None
+
+    def _show_in_pager(self, query: Query, tables: Iterator[pa.Table], writer: Writer) -> None:
+        """A result that ends: as it comes as long as it fits on the terminal, else all of it, once it is there."""
+        long = LongResult(page_of_terminal())
+        try:
+            with self._status(query.job) as status:
+                for table in tables:
+                    if rows := long.add(table):
+                        with status.hidden():
+                            writer.write(shown_rows_of(rows))
+        finally:
+            if long.is_long:
+                self._display.show_rows(query.columns, map(shown_rows_of, long.tables), long.skipped)
+            else:
+                writer.close()
+
+    def _send_back(self, query: Query, feed: Feed, as_table: bool) -> bool:
+        """The query goes on, and its rows into a file; False where that cannot be."""
+        job = query.job
+        if isinstance(job, BatchRun):
+            self._display.say("a query over finished data ends by itself, and stays here; Ctrl-C ends it now")
+            return False
+        try:
+            file = new_file(job.name, Path.cwd())
+        except OSError as error:
+            self._display.say(f'the query stays here: "{Path.cwd()}" cannot be written: {reason_of(error)}')
+            return False
+        self._background.add(job)
+        write_on(feed.going_on(), file, whole=as_table)
+        what = "its table, as it stands," if as_table else "the rows that follow"
+        self._display.say(
+            f'"{job.name}" goes on in the background: {what} in "{file}"\n'
+            f'  "STOP JOB {name_in_statement(job.name)};" stops it; it stops when the shell ends'
+        )
+        return True
+
+    # --- jobs ---
+
+    def _show_job(self, job: Job) -> None:
+        """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
+        if not job.is_bounded:
+            return self._leave_in_background(job)
+        with self._stopped_by_ctrl_c(job), self._listening() as leave:
+            with self._status(job):
+                while not job.wait(_LOOK_SECONDS):
+                    if leave is not None and leave.is_set():
+                        break
+                else:
+                    leave = None
+            if leave is not None:
+                return self._leave_in_background(job)
+        return self._display.say(written(job))
+
+    def _leave_in_background(self, job: Job) -> None:
+        self._background.add(job)
+        self._display.say(f'job "{job.name}" runs in the background; it stops when the shell ends')
+
+    # --- Ctrl-C and Ctrl-Z ---
+
+    @contextmanager
+    def _stopped_by_ctrl_c(self, job: Job | BatchRun) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            with unbroken(), working("stopping"):
+                job.stop()
+            self._display.say("stopped")
+            raise Stopped from None
+
+    @contextmanager
+    def _listening(self) -> Iterator[Event | None]:
+        """The event is set by Ctrl-Z; None where nobody types."""
+        if self.keys is None:
+            yield None
+            return
+        from sqlstream.shell.keys import listening
+
+        with listening(self.keys) as pressed:
+            yield pressed
+
+    def _status(self, job: Job | BatchRun) -> StatusLine:
+        """How far the job is, as long as nothing else is shown."""
+        return StatusLine(JobStatus(job).text, since=self._began)

@@ -1,0 +1,212 @@
+"""\\submit: an INSERT as a process of its own, which goes on when the shell ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.errors import ExecutionError, SqlStreamError, UnsupportedError
+from sqlstream.folders import JobName, insert_name, set_name
+from sqlstream.grammar import nodes, to_sql
+from sqlstream.jobs import Job, JobState
+from sqlstream.jobs.checkpoints.storage import local_storage_at
+from sqlstream.jobs.records.processes import process_here
+from sqlstream.jobs.records.submissions import (
+    Submission,
+    checkpoints_of_submitted,
+    exit_file,
+    log_of,
+    new_folder,
+    script_of,
+    write_submission,
+)
+from sqlstream.jobs.records.submitted_job import SubmittedJob, submitted_job
+from sqlstream.planner.catalog import Table
+from sqlstream.plans import Root
+from sqlstream.secrets import shown_script
+from sqlstream.session import Session
+from sqlstream.shell.definitions import Definitions
+from sqlstream.shell.failures import name_in_statement, submitted_failure
+from sqlstream.statements.checking import check_script
+from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
+from sqlstream.workspace import Workspace
+
+NOT_STARTED = "SS462"
+IN_THE_SESSION = "SS463"
+
+Submitted = nodes.Insert | nodes.StatementSet
+"""Statements that can run on their own."""
+
+_DIRECTORY, _NAME, _END = "execution.checkpointing.dir", "pipeline.name", "execution.end-of-input"
+_LOG_LINES = 12
+_LOOK_SECONDS = 0.2
+
+# The signals that end the job's process must not end the one that waits for it.
+_WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
+
+
+class Submitter:
+    """Starts INSERTs of a session in processes of their own. ``remember`` gets each statement that has gone well."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._definitions = Definitions()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment = dict(os.environ)
+        """As it was before Spark started here, which puts files of this process into it."""
+
+    def remember(self, statement: nodes.Statement) -> None:
+        self._definitions.add(statement, self._session.workspace.catalog)
+
+    def submit(self, statement: Submitted) -> Submission:
+        """Start it. SqlStreamErrors for what is wrong with it, UnsupportedError SS463 where it needs this session."""
+        self._require_lasting(statement)
+        settings, checkpoint = self._settings(statement)
+        script = self._definitions.script(settings, statement)
+        if wrong := check_script(script, Workspace()):
+            raise SqlStreamError.of(wrong)
+        name = settings[_NAME]
+        folder = new_folder(name)
+        script_of(folder).write_text(shown_script(script), encoding="utf-8")
+        submitted = time.time()
+        process = self._started(folder, script)
+        submission = Submission(
+            folder, name, checkpoint, process_here(process.pid), submitted, shown_script(to_sql(statement))
+        )
+        write_submission(submission)
+        return submission
+
+    def wait(self, submission: Submission) -> SubmittedJob:
+        """Until the job runs, or has ended. ExecutionError SS462 where it did not start."""
+        while True:
+            self._reap()
+            job = submitted_job(submission)
+            if job.storage is not None or job.record.status == "RUNNING":
+                return job
+            if submission.is_over:
+                return self._ended(submission)
+            time.sleep(_LOOK_SECONDS)
+
+    def _ended(self, submission: Submission) -> SubmittedJob:
+        job = submitted_job(submission)
+        if job.record.status in ("FINISHED", "STOPPED"):
+            return job
+        raise ExecutionError(
+            NOT_STARTED,
+            f'job "{submission.job}" did not start: its process has ended with exit status {submission.exit_status}',
+            detail=submission.log_end(_LOG_LINES) or None,
+            hint=f'All that it has said is in "{submission.log}".',
+        )
+
+    def _started(self, folder: Path, script: str) -> subprocess.Popen[bytes]:
+        """The process that waits for the job's. The script comes through a pipe: it may hold secrets."""
+        master = [] if self._session.master is None else ["--master", self._session.master]
+        command = [sys.executable, "-m", "sqlstream", "run", "-", *master]
+        with log_of(folder).open("wb") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", _WAITING, str(exit_file(folder)), *command],
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # no terminal sends it signals
+            )
+        assert process.stdin is not None
+        with process.stdin as stdin:
+            stdin.write(script.encode())
+        self._processes.append(process)
+        return process
+
+    def _reap(self) -> None:
+        """A process that has ended is there until somebody asks for its exit status."""
+        self._processes = [process for process in self._processes if process.poll() is None]
+
+    def close(self) -> None:
+        """They go on without us."""
+        self._reap()
+        for process in self._processes:
+            process.returncode = 0  # else Python warns of processes that nobody waits for
+
+    def _settings(self, statement: Submitted) -> tuple[Mapping[str, str], str]:
+        """The settings of the job, and where its checkpoint is: in the directory of the session's settings, or else
+        in the user's, with a name that no earlier job has there."""
+        workspace = self._session.workspace
+        given = dict(workspace.settings.given)
+        wanted = workspace.settings[_NAME] or _default_name(statement, workspace).now
+        directory = workspace.settings[_DIRECTORY]
+        if directory is not None:
+            local = local_storage_at(directory)
+            given[_DIRECTORY] = directory = directory if local is None else str(local.root)
+            return {**given, _NAME: wanted}, f"{directory.rstrip('/')}/{wanted}"
+        parent = checkpoints_of_submitted()
+        name = _unused(wanted, parent)
+        # As in the session, whose checkpoints do not outlive it either.
+        own = {_DIRECTORY: str(parent), _NAME: name, _END: given.get(_END, "final")}
+        return {**given, **own}, str(parent / name)
+
+    def _require_lasting(self, statement: Submitted) -> None:
+        for table in _tables_of(statement, self._session.workspace):
+            if table.connector == "memory":
+                raise UnsupportedError(
+                    IN_THE_SESSION,
+                    f'the rows of table "{table.name}" live in this session, which another process does not see',
+                    statement.span,
+                    hint="Use the connector filesystem, or SET 'shell.jobs' = 'attached'.",
+                )
+
+
+def _default_name(statement: Submitted, workspace: Workspace) -> JobName:
+    if isinstance(statement, nodes.StatementSet):
+        return set_name(workspace.catalog.required(insert.target).name for insert in statement.inserts)
+    return insert_name(workspace.catalog.required(statement.target).name)
+
+
+def _unused(wanted: str, parent: Path) -> str:
+    """The name, with a number where a job has it already."""
+    number, name = 1, wanted
+    while (parent / name).exists():
+        number += 1
+        name = f"{wanted}__{number}"
+    return name
+
+
+def _tables_of(statement: Submitted, workspace: Workspace) -> list[Table]:
+    """All that it reads and writes."""
+    if isinstance(statement, nodes.StatementSet):
+        plan: Root | Batch = set_of_streams(statement, workspace)
+        targets = [insert.target for insert in statement.inserts]
+    else:
+        plan = chosen(statement, workspace)
+        targets = [statement.target]
+    written = [workspace.catalog.required(local) for local in targets]
+    tables = [relation for relation in written if isinstance(relation, Table)]
+    if isinstance(plan, Batch):
+        return [*tables, *plan.tables]
+    return [*tables, *scanned_tables(plan), *looked_up_tables(plan), *side_tables(plan)]
+
+
+def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
+    """The job of the session that does what the statement says."""
+    written = to_sql(statement)
+    living = (job for job in jobs if job.state in (JobState.RUNNING, JobState.RESTARTING))
+    return next((job for job in living if job.record.description.sql == written), None)
+
+
+def submitted_text(job: SubmittedJob) -> str:
+    """What became of a job that was submitted, and where one sees more."""
+    submission, life = job.submission, job.record.life
+    if (failure := submitted_failure(job)) is not None:
+        return failure
+    if not job.record.is_running:
+        return f'job "{job.name}" has {job.record.status.lower()}; its log is "{submission.log}"'
+    name = name_in_statement(job.name)
+    return (
+        f'job "{job.name}" runs in process {life.process.pid}, and goes on when the shell ends\n'
+        f"  log: {submission.log}\n"
+        f'  "\\dj {name}" shows it, "STOP JOB {name};" stops it'
+    )

@@ -1,0 +1,173 @@
+"""Ctrl-C ends what runs and never the shell; Ctrl-Z sends it to the background."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from threading import Event
+
+import pexpect
+import pyarrow as pa
+import pytest
+from prompt_toolkit.input.typeahead import get_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+
+from sqlstream.shell.feed import Feed
+from sqlstream.shell.interrupts import SentBack, unbroken
+from sqlstream.shell.keys import listening
+from sqlstream.shell.loop import Shell
+from sqlstream.shell.sent_back import new_file, write_on
+from tests.sqlstream.shell.test_shell import ROOT, VIEWS
+from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark
+
+
+def wait_for(condition) -> None:
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert condition()
+
+
+def tables(*values: int) -> list[pa.Table]:
+    return [pa.table({"n": [value]}) for value in values]
+
+
+def test_ctrl_c_waits_until_the_block_has_ended():
+    with unbroken():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+def test_rows_go_on_where_they_were_left():
+    leave = Event()
+    feed = Feed(iter(tables(1, 2, 3)), leave)
+    first = next(iter(feed))
+    leave.set()
+    with pytest.raises(SentBack):
+        next(iter(feed))
+    assert [table["n"][0].as_py() for table in [first, *feed.going_on()]] == [1, 2, 3]
+
+
+def test_the_error_of_a_query_comes_behind_its_rows():
+    def failing() -> Iterator[pa.Table]:
+        yield from tables(1)
+        raise ValueError("no luck")
+
+    feed = iter(Feed(failing(), Event()))
+    assert next(feed).num_rows == 1
+    with pytest.raises(ValueError, match="no luck"):
+        next(feed)
+
+
+def test_rows_that_follow_go_into_a_new_file(tmp_path):
+    (tmp_path / "query.jsonl").touch()
+    file = new_file("query", tmp_path)
+    assert file == tmp_path / "query-2.jsonl"
+    write_on(tables(1, 2), file, whole=False)
+    wait_for(lambda: file.read_text() == '{"n": 1}\n{"n": 2}\n')
+
+
+def test_a_table_that_changes_takes_the_place_of_the_one_before(tmp_path):
+    file = new_file("query", tmp_path)
+    write_on(tables(1, 2), file, whole=True)
+    wait_for(lambda: file.read_text() == '{"n": 2}\n')
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, Vt100Input]]:
+    ours, theirs = pty.openpty()
+    with open(theirs) as stdin:  # noqa: PTH123
+        yield ours, Vt100Input(stdin)
+    os.close(ours)
+
+
+def test_ctrl_z_is_noticed_and_what_else_is_typed_is_kept(terminal):
+    keyboard, source = terminal
+    with listening(source) as pressed:
+        os.write(keyboard, b"SHOW")
+        time.sleep(0.3)
+        assert not pressed.is_set()
+        os.write(keyboard, b"\x1a;")
+        assert pressed.wait(10)
+    assert "".join(key.data for key in get_typeahead(source)) == "SHOW;"
+
+
+def test_ctrl_c_between_statements_ends_no_shell(monkeypatch):
+    typed = iter([KeyboardInterrupt(), "SHOW VIEWS;", "SHOW TABLES;", None])
+
+    def prompted(self: Shell, editor: object) -> str | None:
+        text = next(typed)
+        if isinstance(text, KeyboardInterrupt):
+            raise text
+        return text
+
+    interrupted = iter([True, False])
+
+    def told(self: object) -> None:
+        if next(interrupted, False):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Shell, "_prompted", prompted)
+    monkeypatch.setattr("sqlstream.shell.failures.BackgroundJobs.tell", told)
+    shell = Shell(WithoutSpark(), out := io.StringIO())
+    shell.interact(type("Editor", (), {"app": type("App", (), {"input": None})}))  # type: ignore[arg-type]
+    assert VIEWS in out.getvalue() and "table name" in out.getvalue()
+
+
+@pytest.mark.spark
+def test_a_running_query_is_sent_to_the_background_and_ended_by_one_key(tmp_path):
+    environment = {
+        **os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "dumb", "PROMPT_TOOLKIT_NO_CPR": "1",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    (tmp_path / "t.sql").write_text(
+        "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');\n"
+        "CREATE TABLE some (n BIGINT)"
+        " WITH ('connector' = 'datagen', 'rows-per-second' = '100', 'number-of-rows' = '99999');\n"
+        "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');\n"
+    )
+    shell = pexpect.spawn(
+        sys.executable, ["-m", "sqlstream", "shell", "--master", "local[1]", "-f", "t.sql", "-i"], cwd=tmp_path,
+        env=environment, timeout=120, encoding="utf-8", dimensions=(40, 120),
+    )  # fmt: skip
+    try:
+        shell.expect("sqlstream> ")
+        shell.send("SELECT n FROM ticks;\r")
+        shell.expect(r"\d{5,}\r\n")
+        shell.send("SHOW VIE\x1aWS;\r")
+        shell.expect('"query" goes on in the background')
+        shell.expect("view name")  # what was typed while the query ran
+        shell.send("SELECT n + 2 AS k FROM ticks;\r")
+        shell.expect(r"\d{5,}\r\n")
+        shell.sendintr()
+        shell.expect("stopped")
+        shell.send("\\watch 1\r")
+        shell.expect("every 1 s")
+        shell.expect(r"\d{5,}\r\n")
+        shell.sendintr()
+        shell.expect("stopped")
+        shell.expect("sqlstream> ")
+        shell.send("INSERT INTO nowhere SELECT n FROM some;\r")
+        shell.expect("insert_into_nowhere")
+        time.sleep(2)
+        shell.send("\x1a")
+        shell.expect('"insert_into_nowhere" runs in the background')
+        shell.send("STOP JOB query;\r")
+        shell.expect("STOPPED")
+        shell.expect("sqlstream> ")
+        shell.send("quit\r")
+        shell.expect(pexpect.EOF)
+    finally:
+        shell.close(force=True)
+    assert shell.exitstatus == 0
+    lines = (tmp_path / "query.jsonl").read_text().splitlines()
+    assert len(lines) > 10 and all(list(json.loads(line)) == ["n"] for line in lines)

@@ -30,9 +30,6 @@ class _Words:
     must_exist: bool = False
 
 
-NO_BUCKETS = "SS358"
-
-
 @dataclass(frozen=True)
 class KeyColumn:
     """A physical column with PRIMARY KEY behind its type."""
@@ -61,7 +58,7 @@ class CreateTableBuilder(TableClauseBuilder):
             raise failure("LIKE and AS do not go together", like.span, hint="Leave out one of the two.")
         return n.CreateTable(
             name, columns, watermark, key, options or (), selected, bool(exists), words.temporary, comment,
-            words.replace, words.must_exist, partitions or (), like, span=span,
+            words.replace, words.must_exist, partitions or (), like, buckets, span=span,
         )  # fmt: skip
 
     def create_words(self, meta: Meta, replace: Any, temporary: Any) -> _Words:
@@ -70,9 +67,9 @@ class CreateTableBuilder(TableClauseBuilder):
     def replace_words(self, meta: Meta) -> _Words:
         return _Words(replace=True, must_exist=True)
 
-    def distributed_by(self, meta: Meta, *columns: Token | None) -> None:
-        hint = "Leave DISTRIBUTED out; of Kafka, 'key.fields' says by which columns messages go to partitions."
-        raise failure("DISTRIBUTED is not executed: no table has buckets", span_of_meta(meta), NO_BUCKETS, hint)
+    def distributed_by(self, meta: Meta, kind: str | None, columns: Any, buckets: Token | None) -> n.Distribution:
+        number = int(buckets.value) if buckets is not None else None
+        return n.Distribution(columns or (), kind, number, span=span_of_meta(meta))
 
     def partitioned_by(self, meta: Meta, *columns: Token) -> tuple[str, ...]:
         return tuple(text_of(c) for c in columns)

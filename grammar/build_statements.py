@@ -229,7 +229,7 @@ class StatementBuilder(PlanBuilder):
         return words_of(words)
 
     object_kind = explain_format = show_list = like_kind = use_kind = created_kind = insert_mode = _word
-    drop_behaviour = like_action = like_feature = _word
+    drop_behaviour = distribution_kind = like_action = like_feature = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True

@@ -19,6 +19,7 @@ from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
 from sqlstream.grammar.print_statements import (
     create_head,
+    distribution,
     insert_head,
     partitions,
     table_elements,
@@ -229,6 +230,7 @@ def _(statement: n.CreateTable) -> str:
         create_head(statement),
         f" {_block(_separated(elements))}" if elements else "",
         f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
+        f" {distribution(statement)}" if statement.distribution is not None else "",
         f" {partitions(statement)}" if statement.partitioned_by else "",
         f" WITH {_block(options)}" if options else "",
         f" {print_node(statement.like, _plain)}" if statement.like is not None else "",

@@ -567,6 +567,15 @@ TableElement = Column | WatermarkDef | PrimaryKey
 
 
 @dataclass(frozen=True)
+class Distribution(Node):
+    """``DISTRIBUTED [BY [HASH|RANGE] (columns)] [INTO n BUCKETS]``."""
+
+    columns: tuple[str, ...] = ()
+    kind: str | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
 class LikeOption(Node):
     """``INCLUDING|EXCLUDING|OVERWRITING feature``, both as words."""
 
@@ -599,6 +608,7 @@ class CreateTable(Node):
     must_exist: bool = False
     partitioned_by: tuple[str, ...] = ()
     like: LikeTable | None = None
+    distribution: Distribution | None = None
 
 
 @dataclass(frozen=True)

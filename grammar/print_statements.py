@@ -85,11 +85,21 @@ def _(node: n.CreateTable, sql: Sql) -> str:
         create_head(node),
         f"({', '.join(elements)})" if elements else None,
         _string("COMMENT", node.comment),
+        distribution(node),
         partitions(node),
         _with(node.options, sql),
         print_node(node.like, sql) if node.like is not None else None,
         f"AS {sql(node.query)}" if node.query is not None else None,
     )
+
+
+def distribution(node: n.CreateTable) -> str | None:
+    """``DISTRIBUTED …``, if the table is."""
+    told = node.distribution
+    if told is None:
+        return None
+    columns = joined("BY", told.kind, _columns(told.columns)) if told.columns else None
+    return joined("DISTRIBUTED", columns, f"INTO {told.buckets} BUCKETS" if told.buckets is not None else None)
 
 
 def partitions(node: n.CreateTable) -> str | None:

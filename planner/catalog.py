@@ -78,7 +78,7 @@ class Watermark:
 @dataclass(frozen=True)
 class Table:
     """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
-    its connector reads it and does not look up rows in it."""
+    its connector reads it and does not look up rows in it. ``distributed``: it says how its rows go to buckets."""
 
     name: str
     columns: tuple[Column, ...]
@@ -91,6 +91,7 @@ class Table:
     streamed: bool = False
     comment: str | None = None
     declared: str | None = None
+    distributed: bool = False
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:

@@ -126,6 +126,12 @@ FEATURES: dict[str, Unsupported] = {
     "module": Unsupported(
         "SS329", "USE MODULES statements of other modules", "All functions are there; SHOW FUNCTIONS lists them."
     ),
+    "buckets": Unsupported(
+        "SS358",
+        "INSERT statements into tables that are DISTRIBUTED",
+        "Leave DISTRIBUTED out; 'key.fields' of Kafka says by which columns messages go to its partitions.",
+        "No connector has buckets, as none that comes with Flink has. Reading such a table makes no use of them.",
+    ),
     "pivot": Unsupported(
         "SS331",
         "PIVOT and UNPIVOT clauses between a joined table and its ON or USING",

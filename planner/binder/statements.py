@@ -57,6 +57,8 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DE
     """The plan of INSERT INTO. SS202, SS216."""
     target = _target(statement.target, catalog)
     table = optioned(target, statement.hint, catalog, settings.dynamic_options)
+    if target.distributed:
+        raise unsupported.refusal("buckets", statement.target.span)
     statement = without_partition(statement, catalog)
     relation = _whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement, settings)

@@ -29,9 +29,11 @@ def declared_table(
     partitioned = statement.partitioned_by
     if partitioned:
         plain = replace(plain, options=(*options, _partition_option(statement)))
-    table = bind_table(plain, catalog)
+    table = replace(bind_table(plain, catalog), distributed=statement.distribution is not None)
     if partitioned:
         _require_columns(statement, table)
+    if statement.distribution is not None:
+        _require_buckets(statement.distribution, table)
     wrong = connectors.validate(table, {option.key: option.span for option in plain.options})
     if wrong:
         raise SqlStreamError.of(wrong)
@@ -70,6 +72,15 @@ def with_traits(table: Table) -> Table:
     """The table with what its connector knows of it."""
     kind = connectors.connector(table.connector)
     return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+
+
+def _require_buckets(distribution: nodes.Distribution, table: Table) -> None:
+    """BindError SS295 for columns that are not there."""
+    names = {column.name.casefold() for column in table.physical_columns}
+    missing = next((name for name in distribution.columns if name.casefold() not in names), None)
+    if missing is not None:
+        message = f'column "{missing}" of DISTRIBUTED BY is no physical column of table "{table.name}"'
+        raise BindError(NO_PARTITIONS, message, distribution.span)
 
 
 def _partition_option(statement: nodes.CreateTable) -> nodes.Option:

@@ -117,6 +117,8 @@ def _(change: nodes.RenameColumn, table: nodes.CreateTable) -> nodes.CreateTable
         ),
         primary_key=tuple(map(renamed.name, table.primary_key)),
         partitioned_by=tuple(map(renamed.name, table.partitioned_by)),
+        distribution=table.distribution
+        and replace(table.distribution, columns=tuple(map(renamed.name, table.distribution.columns))),
     )
 
 
@@ -242,6 +244,7 @@ def _require_unused(table: nodes.CreateTable, gone: set[str], span: Span) -> Non
     uses: list[tuple[str, set[str]]] = [
         ("the PRIMARY KEY", {name.casefold() for name in table.primary_key}),
         ("PARTITIONED BY", {name.casefold() for name in table.partitioned_by}),
+        ("DISTRIBUTED BY", {name.casefold() for name in table.distribution.columns} if table.distribution else set()),
     ]
     if watermark is not None:
         uses.append(("the WATERMARK", {watermark.column.casefold(), *_names_in(watermark.expression)}))

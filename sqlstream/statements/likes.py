@@ -31,6 +31,7 @@ def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
         watermark=_watermark(statement, source, ways["WATERMARKS"]),
         primary_key=_primary_key(statement, source, ways["CONSTRAINTS"]),
         partitioned_by=_partitions(statement, source, ways["PARTITIONS"]),
+        distribution=_distribution(statement, source, ways["DISTRIBUTION"]),
         options=_options(statement, source, ways["OPTIONS"]),
         comment=statement.comment,
     )
@@ -108,6 +109,15 @@ def _partitions(statement: nodes.CreateTable, source: nodes.CreateTable, way: st
         message = "the table of LIKE has partitions, too"
         raise _wrong(message, statement.name.span, "Write LIKE t (EXCLUDING PARTITIONS).")
     return statement.partitioned_by or source.partitioned_by
+
+
+def _distribution(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> nodes.Distribution | None:
+    if way == _EXCLUDING:
+        return statement.distribution
+    if statement.distribution and source.distribution:
+        message = "the table of LIKE is DISTRIBUTED, too"
+        raise _wrong(message, statement.name.span, "Write LIKE t (EXCLUDING DISTRIBUTION).")
+    return statement.distribution or source.distribution
 
 
 def _options(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[nodes.Option, ...]:

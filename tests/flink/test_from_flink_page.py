@@ -32,14 +32,20 @@ TABLE = "CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
         ("SELECT op, id FROM TO_CHANGELOG(input => TABLE t);", None),
         ("CREATE FUNCTION f AS 'com.example.F';", "SS352"),
         (
-            "CREATE TABLE c (a TIMESTAMP, b STRING, WATERMARK FOR a AS TO_TIMESTAMP(b)) "
-            "WITH ('connector' = 'datagen');",
+            "CREATE TABLE c (a TIMESTAMP, b INT, WATERMARK FOR a AS IF(b > 0, a, NULL)) WITH ('connector'='datagen');",
             None,
         ),
         ("SELECT CURRENT_WATERMARK(ts) FROM t;", "SS337"),
         ("SET 'table.exec.source.idle-timeout' = '10 s';", None),
         ("SELECT TIME '10:11:12', CURRENT_TIME;", None),
-        ("CREATE TABLE c (a INT) DISTRIBUTED BY (a) INTO 4 BUCKETS WITH ('connector' = 'datagen');", "SS358"),
+        (
+            "CREATE TABLE c (a INT) DISTRIBUTED BY (a) INTO 4 BUCKETS WITH ('connector' = 'datagen'); SELECT a FROM c;",
+            None,
+        ),
+        (
+            "CREATE TABLE c (a INT) DISTRIBUTED BY (a) WITH ('connector'='blackhole'); INSERT INTO c SELECT id FROM t;",
+            "SS358",
+        ),
         ("INSERT INTO s /*+ OPTIONS('sink.parallelism' = '4') */ SELECT id FROM t;", None),
         ("SHOW MODULES; USE MODULES core;", None),
         ("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1;", None),

@@ -92,13 +92,10 @@ WITH ('connector' = 'upsert-kafka', 'topic' = 'a', 'properties.bootstrap.servers
 CREATE TABLE t26 (user_id STRING, amount DOUBLE, dt STRING, `hour` STRING) PARTITIONED BY (dt, `hour`)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'parquet', 'sink.partition-commit.delay' = '1 h', 'sink.partition-commit.policy.kind' = 'success-file');
 
--- refused SS358: no connector has buckets
 CREATE TABLE t27 (uid BIGINT, name STRING) DISTRIBUTED BY HASH(uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
--- refused SS358: no connector has buckets
 CREATE TABLE t28 (uid BIGINT, name STRING) DISTRIBUTED BY (uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
--- refused SS358: no connector has buckets
 CREATE TABLE t29 (uid BIGINT, name STRING) DISTRIBUTED INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
 -- LIKE

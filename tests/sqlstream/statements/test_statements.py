@@ -57,6 +57,22 @@ def test_what_flink_has_and_is_not_here_is_an_empty_list(session: Session) -> No
     assert "SS202" in str(error(session, "DROP MODEL m"))
 
 
+def test_how_rows_go_to_buckets_stays_in_the_definition(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE spread (id INT, n INT) DISTRIBUTED BY HASH (id) INTO 4 BUCKETS WITH ('connector' = 'blackhole'); "
+        "CREATE TABLE alike WITH ('connector' = 'datagen') LIKE spread; ALTER TABLE alike RENAME id TO k; "
+        "CREATE TABLE plain WITH ('connector' = 'blackhole') LIKE spread (EXCLUDING DISTRIBUTION)"
+    )
+    shown = str(rows(session, "SHOW CREATE TABLE alike")[0][0])
+    assert "DISTRIBUTED BY HASH (k) INTO 4 BUCKETS" in " ".join(shown.split())
+    assert "DISTRIBUTED BY" in str(error(session, "ALTER TABLE alike DROP k"))
+    assert "SS358" in str(error(session, "INSERT INTO spread SELECT 1, 2"))
+    assert "SS358" in str(error(session, "INSERT INTO spread SELECT k, n FROM alike"))
+    assert session.check("INSERT INTO plain SELECT k, n FROM alike") == ()
+    text = "CREATE TABLE wrong (a INT) DISTRIBUTED BY (b) WITH ('connector' = 'blackhole')"
+    assert "SS295" in str(error(session, text))
+
+
 def test_there_is_one_module(session: Session) -> None:
     assert rows(session, "SHOW MODULES") == [("core",)]
     assert rows(session, "SHOW FULL MODULES") == [("core", "true")]

@@ -95,9 +95,7 @@ def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str
     assert codes(files(make_table, format=name)) == ["SS350"]
 
 
-@pytest.mark.parametrize(
-    "key", ["source__idle_timeout", "scan__watermark__alignment__group", "sink__partition_commit__delay"]
-)
+@pytest.mark.parametrize("key", ["scan__watermark__alignment__group", "sink__partition_commit__delay"])
 def test_options_of_the_dialect_that_come_later_are_not_executed(make_table, key: str) -> None:
     assert codes(files(make_table, **{key: "10 s"})) == ["SS350"]
 

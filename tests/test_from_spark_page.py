@@ -69,30 +69,35 @@ def test_every_block_is_of_a_pair():
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("frames", "sql"), [*_pairs()], ids=lambda text: " ".join(text.split())[:50])
-def test_dataframes_and_sql_give_the_same_rows(frames, sql, folder):
+def test_dataframes_and_sql_give_the_same_rows(frames, sql, folder, tmp_path):
     definitions = _blocks()[:2]
     with LocalSession() as session:
         session.sql(_in_folder(definitions[1][1], folder))
         query = session.sql(_in_folder(sql, folder))
         assert isinstance(query, Query)
         ours = [tuple(row.values()) for row in query.table().to_arrow().to_pylist()]
-        theirs = _rows_of(
-            _in_folder(definitions[0][1] + frames, folder), "complete" if "# complete" in frames else "append"
-        )
+        program, mode = definitions[0][1] + frames, "complete" if "# complete" in frames else "append"
+        theirs = _rows_of(_in_folder(program, folder), mode, tmp_path)
     assert _spelled(ours) == _spelled(theirs)
     assert theirs
 
 
-def _rows_of(program: str, mode: str) -> list[tuple[object, ...]]:
+def _rows_of(program: str, mode: str, checkpoint: Path) -> list[tuple[object, ...]]:
     """The rows of ``result`` after all files."""
     spark = local_spark()
     names: dict[str, object] = {"spark": spark, "F": F}
     exec(program, names)
     result = names["result"]
     assert isinstance(result, DataFrame)
-    query = result.writeStream.outputMode(mode).format("memory").queryName("theirs").trigger(availableNow=True).start()
-    query.awaitTermination()
-    return [tuple(row) for row in spark.table("theirs").collect()]
+    collected: dict[int, list[tuple[object, ...]]] = {}
+
+    def collect(rows: DataFrame, batch: int) -> None:
+        collected[batch] = [tuple(row) for row in rows.collect()]
+
+    writer = result.writeStream.outputMode(mode).foreachBatch(collect).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    batches = [collected[batch] for batch in sorted(collected)]
+    return batches[-1] if mode == "complete" else [row for rows in batches for row in rows]
 
 
 def _spelled(rows: list[tuple[object, ...]]) -> list[str]:

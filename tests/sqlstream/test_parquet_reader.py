@@ -113,7 +113,9 @@ def test_explain_physical_names_the_reader_that_runs(query, session):
 )
 def test_spark_reads_what_only_spark_can(columns, options, session, folder, tmp_path):
     missing = {"parquet.missing-columns": "null"} if "format" not in options else {}
-    path = tmp_path if "format" in options else folder
+    path = tmp_path if options.keys() & {"format", "partition-by"} else folder
+    if "partition-by" in options:
+        shutil.copytree(folder, tmp_path / "k=1")
     given = {"connector": "filesystem", "path": str(path), "format": "parquet"} | missing | options
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     session.sql(f"CREATE TABLE t ({columns}) WITH ({listed})")

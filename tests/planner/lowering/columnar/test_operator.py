@@ -123,4 +123,4 @@ def test_without_clocks_each_batch_is_one(streams):
     with job.running() as step:
         assert step(("a", 1, None, None), ("b", 2, None, None)) == [("rows 1 2", None, None, 0, False)]
         assert step(("c", 3, 1, 1)) == [("rows 3", None, None, 1, False)]
-        assert len(job.reports) == 2
+        assert {report["batchId"] for report in job.reports} == {0, 1}

@@ -134,6 +134,26 @@ def stop_job(
         click.echo(path)
 
 
+@command.command("remove")
+@click.argument("job")
+def remove_job(job: str) -> None:
+    """Remove what a submitted job has left that has ended.
+
+    That is its script and its log, and its checkpoint where the job was given no directory for it.
+    """
+    from sqlstream.jobs.records.submissions import remove_submission
+    from sqlstream.jobs.records.submitted_job import STARTING, SubmittedJob
+
+    known = _job(job, None)
+    assert isinstance(known, SubmittedJob)
+    if known.record.is_running or known.record.status == STARTING:
+        raise click.UsageError(f'job "{known.name}" is {known.record.status}; stop it first')
+    try:
+        remove_submission(known.submission)
+    except OSError as error:
+        raise click.UsageError(f'job "{known.name}" cannot be removed: {reason_of(error)}') from error
+
+
 @command.command("checkpoint")
 @click.argument("job")
 @_directory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from os import isatty
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -183,7 +184,7 @@ class Showing:
     @contextmanager
     def _listening(self) -> Iterator[Event | None]:
         """The event is set by Ctrl-Z; None where nobody types."""
-        if self.keys is None:
+        if self.keys is None or not isatty(self.keys.fileno()):
             yield None
             return
         from sqlstream.shell.keys import listening

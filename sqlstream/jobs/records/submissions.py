@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -110,6 +111,18 @@ def submissions() -> tuple[Submission, ...]:
     read = [submission for path in folders if (submission := _read(path)) is not None]
     newest = {submission.checkpoint: submission for submission in sorted(read, key=lambda s: s.submitted)}
     return tuple(sorted(newest.values(), key=lambda s: s.submitted))
+
+
+def remove_submission(submission: Submission) -> None:
+    """Remove the folders of all submissions with its checkpoint, and the checkpoint where it is in the user's own
+    directory. OSError where that cannot be."""
+    checkpoints = checkpoints_of_submitted()
+    if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():
+        shutil.rmtree(submission.checkpoint)
+    for path in submission.folder.parent.glob(f"*/{_ABOUT}"):
+        other = _read(path)
+        if other is not None and other.checkpoint == submission.checkpoint:
+            shutil.rmtree(path.parent)
 
 
 def _read(path: Path) -> Submission | None:

@@ -115,6 +115,22 @@ def test_a_job_that_starts_is_stopped_with_its_process() -> None:
     assert waiting.wait(30) != 0
 
 
+def test_what_an_ended_job_has_left_is_removed(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, running = submitted(process=GONE, exit_status=1), submitted("clicks")
+    write_submission(replace(submitted(process=GONE, exit_status=0), submitted=first.submitted + 1))
+    write_record(LocalStorage(Path(first.checkpoint)), record())
+    assert run(["jobs", "remove", "totals"]) == 0
+    assert [submission.job for submission in submissions()] == ["clicks"]
+    assert not Path(first.checkpoint).exists() and not first.folder.exists()
+    assert run(["jobs", "remove", "clicks"]) == 2
+    assert 'job "clicks" is STARTING; stop it first' in capsys.readouterr().err
+    own = replace(running, process=GONE, checkpoint=str(state / "mine"))
+    write_submission(own)
+    (state / "mine").mkdir()
+    assert run(["jobs", "remove", "clicks"]) == 0
+    assert submissions() == () and (state / "mine").is_dir()
+
+
 def test_submitted_jobs_need_no_directory(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jobs", "show", "totals"]) == 2
     assert 'job "totals" does not exist. No job was submitted.' in capsys.readouterr().err

@@ -44,6 +44,7 @@ _SPELLED_HERE = {
     "SS442": "a process function has written a value that is not of the type of its state",
     "SS443": "timers of a process function register timers without end, after the end of the input",
     "SS444": "a process function uses a timer, a time or a clock that the class or the call does not declare",
+    "SS461": "the process of a job of its own has ended, and its log does not say why",
     "SS527": "a sink is given a value that its format cannot hold",
     "SS591": "standard output cannot be written",
 }

@@ -28,7 +28,6 @@ _CLASSES = {
 
 # Messages that are not spelled where they are raised.
 _SPELLED_HERE = {
-    "SS461": "its process has ended with exit status …",
     "SS101": 'unexpected "…"',
     "SS396": "a case below SQL, for the tests of a kernel (`sqlstream test`)",
     "SS397": "a case whose Python functions are not there (`sqlstream test`)",

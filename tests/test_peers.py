@@ -34,6 +34,7 @@ _ORDINARY = (
     "arroyo", "beam", "duckdb-asof", "feldera-nexmark", "flink-programs", "flink-sql-itcase", "flink-sql-ordinary",
     "flink-temporal-join", "risingwave-nexmark", "risingwave-over", "risingwave-slt",
 )  # fmt: skip
+_FORMATS = {"flink-cdc-json", "risingwave-cdc-json"}
 _BARRIERS = {"flink-barrier-aligned": 6, "flink-barrier-buffer": 7}
 
 
@@ -113,9 +114,15 @@ def test_barriers_are_aligned_as_those_of_the_peers(summary):
 
 
 def test_mechanisms_that_are_not_there_are_refused_below_sql(summary):
-    refused = [r for r in summary.results if r.below_sql and r.directory not in _DRIVEN]
+    refused = [r for r in summary.results if r.below_sql and r.directory not in _DRIVEN.keys() | _FORMATS]
     assert {(r.verdict, r.code) for r in refused} == {(Verdict.REFUSED, "SS396")}
     assert all(r.note for r in refused)
+
+
+def test_formats_of_changes_are_read_and_written(summary):
+    results = [r for r in summary.results if r.directory in _FORMATS]
+    assert _told([r for r in results if r.verdict is not Verdict.PASS and r.id not in ARGUED]) == ""
+    assert len(results) > len(_FORMATS)
 
 
 def test_a_refusal_has_a_code_of_what_is_not_executed(summary):

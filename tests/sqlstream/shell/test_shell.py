@@ -235,7 +235,7 @@ def test_long_results_show_a_page_of_each_batch_on_a_terminal(shell, monkeypatch
     running.read(io.StringIO(NUMBERS + "SELECT n FROM numbers;"))
     assert out.getvalue().endswith(" 1\n 2\n 3\n(3 rows)\n")
     monkeypatch.setattr(out, "isatty", lambda: True, raising=False)
-    running.read(io.StringIO("SELECT n FROM numbers;\n\\x\nSELECT n FROM numbers;"))
+    running.read(io.StringIO("\\pset pager off\nSELECT n FROM numbers;\n\\x\nSELECT n FROM numbers;"))
     assert " 1\n 2\n  … 1 more\n(3 rows, 2 shown)\n" in out.getvalue()
     assert out.getvalue().endswith("-[ 2 ]\nn | 2\n  … 1 more\n(3 rows, 2 shown)\n")
 

@@ -86,7 +86,10 @@ NOT_RUN = {
     ("docs/python.md", "def shout"): "a session; tests/sqlstream/test_session.py registers functions",
     ("docs/python.md", "class Place"): "a web service",
     ("docs/quickstart.md", "python3 -m venv"): "an installation of its own, which CI makes",
-    ("docs/shell.md", "sqlstream jobs list"): "jobs that were submitted; tests/sqlstream/jobs/records/test_submissions.py",
+    (
+        "docs/shell.md",
+        "sqlstream jobs list",
+    ): "jobs that were submitted; tests/sqlstream/jobs/records/test_submissions.py",
     ("examples/barriers/README.md", "sqlstream run"): "tests/examples/test_barriers.py",
     ("examples/flights/README.md", "make demo"): "CI runs it",
     ("examples/flights/README.md", "python -m"): "tests/examples/test_flights.py",

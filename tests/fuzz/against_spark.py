@@ -21,6 +21,7 @@ from sqlglot import exp
 from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.functions.flink_words import spelled_for_spark
 from sqlstream.planner.nodes import Item, Project
@@ -59,7 +60,7 @@ def differences(texts: Iterable[str], spark: SparkSession) -> tuple[int, list[Di
     for text in texts:
         for item in _bound(text, catalog):
             accepted += 1
-            sql = _in_sparks_words(item.expression).sql(dialect="spark", comments=False)
+            sql = _in_sparks_words(item.expression).sql(dialect=SparkWithTime, comments=False)
             reason = _difference(sql, item.type, rows)
             if reason is not None:
                 actual.append(Difference(text, sql, reason))

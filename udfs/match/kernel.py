@@ -10,7 +10,6 @@ open matches. What WITHIN has ended goes when the clock says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.assigners.assigner import rows_in_time
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.definitions import Definition, Definitions
@@ -32,21 +31,16 @@ from sqlstream.udfs.match.search import Ends, Search
 from sqlstream.udfs.match.skipping import Skip, SkipTo
 from sqlstream.udfs.match.trail import Trail
 from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
+from sqlstream.udfs.over.waiting_rows import AT_THE_END, TIME, WaitingRows, chosen, picked
 from sqlstream.udfs.sorting import in_order
-from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.row_measured import never_back
 
-TIME = "__time"
 MAPPED = "__mapped"
-
-_AT_THE_END = END_OF_TIME - 1
-"""The timer of what only the end of the input decides."""
 
 
 @dataclass(frozen=True)
-class MatchKernel(Kernel):
+class MatchKernel(WaitingRows):
     """``passed`` are the columns of ``input`` that come out before the ``measures``: keys, or with ``all_rows``, where
     each row of a match comes out, any. ``within`` is in microseconds. ``time`` names the column of the rows' times;
     None stands for now, in processing time. ``holds``: operators above see no watermark that has passed the last row of
@@ -78,10 +72,6 @@ class MatchKernel(Kernel):
         )
 
     @property
-    def uses_processing_time(self) -> bool:
-        return self.domain is Domain.PROCESSING
-
-    @property
     def deferring(self) -> bool:
         return self.holds
 
@@ -94,30 +84,12 @@ class MatchKernel(Kernel):
         state.append(self._table(rows, time, np.zeros(len(time), np.bool_), time))
         self._advance(state, context)
 
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        self._advance(self._state(context), context)
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        self._advance(self._state(context), context)
-
-    def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows that have not been mapped, because the clock or the rows behind them are still to come."""
-        rows = self._state(context).load_all()
-        timer = rows.column(self._timer).to_numpy()[~rows.column(MAPPED).to_numpy(zero_copy_only=False)]
-        in_time = timer[timer != _AT_THE_END]
-        yield from waits(Pending.ROWS, self.domain, in_time)
-        if len(in_time) < len(timer):
-            yield Wait(Pending.ROWS, None, len(timer) - len(in_time))
-
     # --- the rows of the keys that are due ----------------------------------------------------------------------
 
+    _done = MAPPED
+
     def _advance(self, state: KeyedState, context: Context) -> None:
-        now = context.watermark if self.domain is Domain.EVENT else context.processing_time
-        rows = state.due(self.domain, now)
-        if rows.num_rows:
-            self._step(rows, now, state, context)
-        state.flush()
-        context.set_timer(self.domain, state.next_timer(self.domain))
+        super()._advance(state, context)
         if self.holds:
             self._hold(context)
 
@@ -129,7 +101,7 @@ class MatchKernel(Kernel):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = _chosen(rows, ~passed)
+        waiting = chosen(rows, ~passed)
         line, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
         stored, trail, ends = self._open.state(context.store), Trail(), Ends.none(len(line))
         threads, others = self._open.load(stored, line, ends, trail)
@@ -149,7 +121,7 @@ class MatchKernel(Kernel):
         is_mapped = np.arange(len(line)) < line.ready[line.key]
         stays = np.arange(len(line)) >= kept_from[line.key]
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(_chosen(self._table(line.table, line.time, is_mapped, timer), stays))
+        state.replace(chosen(self._table(line.table, line.time, is_mapped, timer), stays))
         state.append(waiting)
 
     def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[Line, Indices]:
@@ -158,14 +130,14 @@ class MatchKernel(Kernel):
         Keys are in the order of their hashes, as they are in the state.
         """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = _picked(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
+        keys = picked(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
         appeared = dense_ids(keys, self.keys)
         rank = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])
         key, time = rank[appeared.ids], rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = in_order([key])
         elif self.ties:
-            tie = tie_ranks(_picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
         else:
             order = in_order([key, time])
@@ -208,11 +180,11 @@ class MatchKernel(Kernel):
         """When a row must be looked at again: one that waits for rows behind it at the end of the input, the first one
         of an open match when that cannot go on."""
         timer = np.full(len(line), END_OF_TIME)
-        timer[np.arange(len(line)) >= line.ready[line.key]] = _AT_THE_END
-        timer[kept & has_end] = _AT_THE_END
+        timer[np.arange(len(line)) >= line.ready[line.key]] = AT_THE_END
+        timer[kept & has_end] = AT_THE_END
         if self.within is not None:
             ends = line.time + self.within - (self.domain is Domain.EVENT)
-            timer = np.where(kept, np.where(ends > now, ends, _AT_THE_END), timer)
+            timer = np.where(kept, np.where(ends > now, ends, AT_THE_END), timer)
         return timer
 
     # --- results ------------------------------------------------------------------------------------------------
@@ -240,22 +212,6 @@ class MatchKernel(Kernel):
         return np.arange(len(matches.start)), matches.begin + matches.lengths - 1
 
     # --- what is kept -------------------------------------------------------------------------------------------
-
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
-    def _table(self, rows: pa.Table, time: Times, mapped: Flags, timer: Times) -> pa.Table:
-        own = (pa.array(time), pa.array(mapped), pa.array(timer))
-        return pa.Table.from_arrays([*rows.select(self._kept).columns, *own], schema=self._stored)
-
-    @property
-    def _timer(self) -> str:
-        return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
-
-    @cached_property
-    def _stored(self) -> pa.Schema:
-        own = ((TIME, pa.int64()), (MAPPED, pa.bool_()), (self._timer, pa.int64()))
-        return pa.schema([*(self.input.field(name) for name in self._kept), *own])
 
     @cached_property
     def _kept(self) -> list[str]:
@@ -288,13 +244,3 @@ class MatchKernel(Kernel):
     @cached_property
     def _rows_after(self) -> int:
         return max([0, *self._shifts])
-
-
-def _picked(rows: pa.Table, places: Indices) -> pa.Table:
-    """The rows of sorted places, each once."""
-    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
-
-
-def _chosen(rows: pa.Table, flags: Flags) -> pa.Table:
-    """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
-    return _picked(rows, np.flatnonzero(flags))

@@ -12,7 +12,6 @@ before those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,32 +20,26 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import rows_in_time
-from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Flags, Indices, Line, Times
 from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
 from sqlstream.udfs.over.totals import COUNTED, GROUPS, StoredTotals, Totals
+from sqlstream.udfs.over.waiting_rows import AT_THE_END, TIME, WaitingRows, chosen, picked
 from sqlstream.udfs.row_kinds import retracts, unmatched
 from sqlstream.udfs.sorting import in_order
-from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.merging import merge_ranges
 from sqlstream.udfs.windows.ranges import Ranges
 from sqlstream.udfs.windows.row_measured import never_back
 
-TIME = "__time"
 EMITTED = "__emitted"
 
 
-_AT_THE_END = END_OF_TIME - 1
-"""The timer of rows that only the end of the input completes."""
-
-
 @dataclass(frozen=True)
-class OverKernel(Kernel):
+class OverKernel(WaitingRows):
     """``passed`` are the columns of ``input`` that come out before the results of ``functions``; microseconds of the
     ``time`` may be one of them. Rows of one time are in the order of ``ties``, and in that of arrival where these are
     equal; peers are equal in all of them.
@@ -73,10 +66,6 @@ class OverKernel(Kernel):
     def output(self) -> pa.Schema:
         return pa.schema([*(self.input.field(name) for name in self.passed), *(f.field for f in self.functions)])
 
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.domain is Domain.PROCESSING
-
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         rows, time = rows_in_time(rows, self.time, self.domain, context)
         state = self._state(context)
@@ -85,30 +74,9 @@ class OverKernel(Kernel):
         state.append(self._table(rows, time, np.zeros(len(time), np.bool_), timer))
         self._advance(state, context)
 
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        self._advance(self._state(context), context)
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        self._advance(self._state(context), context)
-
-    def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows that have not come out, because the clock or the rows behind them are still to come."""
-        rows = self._state(context).load_all()
-        timer = rows.column(self._timer).to_numpy()[~rows.column(EMITTED).to_numpy(zero_copy_only=False)]
-        in_time = timer[timer != _AT_THE_END]
-        yield from waits(Pending.ROWS, self.domain, in_time)
-        if len(in_time) < len(timer):
-            yield Wait(Pending.ROWS, None, len(timer) - len(in_time))
-
     # --- the rows of the keys that are due ----------------------------------------------------------------------
 
-    def _advance(self, state: KeyedState, context: Context) -> None:
-        now = context.watermark if self.domain is Domain.EVENT else context.processing_time
-        rows = state.due(self.domain, now)
-        if rows.num_rows:
-            self._step(rows, now, state, context)
-        state.flush()
-        context.set_timer(self.domain, state.next_timer(self.domain))
+    _done = EMITTED
 
     def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
         """Emits the rows that are complete, and keeps those that stay."""
@@ -116,9 +84,9 @@ class OverKernel(Kernel):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = _chosen(rows, ~passed)
+        waiting = chosen(rows, ~passed)
         if ROW_KIND in rows.column_names:
-            rows = self._there(_chosen(rows, passed), context)
+            rows = self._there(chosen(rows, passed), context)
             passed = np.ones(rows.num_rows, np.bool_)
             if not rows.num_rows:
                 state.replace(waiting)
@@ -133,7 +101,7 @@ class OverKernel(Kernel):
         timer = self._timers(line, complete)
         timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(_chosen(self._table(rows, line.time, complete, timer), ~gone))
+        state.replace(chosen(self._table(rows, line.time, complete, timer), ~gone))
         state.append(waiting)
 
     def _there(self, rows: pa.Table, context: Context) -> pa.Table:
@@ -144,7 +112,7 @@ class OverKernel(Kernel):
         columns = [name for name in (*self._kept, TIME) if name != ROW_KIND]
         stays = unmatched(dense_ids(rows, columns).ids, np.where(goes, -1, 1))
         context.count(IGNORED, int((stays & goes).sum()))
-        return _chosen(rows, stays & ~goes)
+        return chosen(rows, stays & ~goes)
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line, Indices]:
         """The rows that have passed, in the order of their line, and for each which key appeared first.
@@ -152,7 +120,7 @@ class OverKernel(Kernel):
         Keys are in the order of their hashes, as they are in the state.
         """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = _picked(rows.select([KEY_HASH, *self.keys]), passed)
+        keys = picked(rows.select([KEY_HASH, *self.keys]), passed)
         appeared = dense_ids(keys, self.keys)
         key = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
         time = rows.column(TIME).to_numpy()[passed]
@@ -160,7 +128,7 @@ class OverKernel(Kernel):
             order = in_order([key])
             line = Line(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
-            tie = tie_ranks(_picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
             line = Line(key[order], time[order], tie=tie[order])
         else:
@@ -193,7 +161,7 @@ class OverKernel(Kernel):
 
     def _timers(self, line: Line, complete: Flags) -> Times:
         """When a row must be looked at again: when it may be complete, then when no frame in time holds it."""
-        waits = np.where(self._is_followed(line), line.time + self._time_after, _AT_THE_END)
+        waits = np.where(self._is_followed(line), line.time + self._time_after, AT_THE_END)
         leaves = line.time + self._time_before if self._time_before else np.full(len(line), END_OF_TIME)
         stays = np.arange(len(line)) + self._rows_before >= line.end  # until more rows come
         return np.where(complete, np.where(stays, END_OF_TIME, leaves), waits)
@@ -273,22 +241,6 @@ class OverKernel(Kernel):
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
-    def _table(self, rows: pa.Table, time: Times, emitted: Flags, timer: Times) -> pa.Table:
-        own = (pa.array(time), pa.array(emitted), pa.array(timer))
-        return pa.Table.from_arrays([*rows.select(self._kept).columns, *own], schema=self._stored)
-
-    @property
-    def _timer(self) -> str:
-        return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
-
-    @cached_property
-    def _stored(self) -> pa.Schema:
-        own = ((TIME, pa.int64()), (EMITTED, pa.bool_()), (self._timer, pa.int64()))
-        return pa.schema([*(self.input.field(name) for name in self._kept), *own])
-
     @cached_property
     def _kept(self) -> list[str]:
         """The columns of the input that keys, ties, functions and results read."""
@@ -344,16 +296,6 @@ class OverKernel(Kernel):
     @cached_property
     def _time_after(self) -> int:
         return max((frame.time_after for frame in self._frames), default=0)
-
-
-def _picked(rows: pa.Table, places: Indices) -> pa.Table:
-    """The rows of sorted places, each once."""
-    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
-
-
-def _chosen(rows: pa.Table, flags: Flags) -> pa.Table:
-    """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
-    return _picked(rows, np.flatnonzero(flags))
 
 
 def _behind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, Span
@@ -12,6 +13,8 @@ from sqlstream.planner.catalog import View
 from sqlstream.statements.ddl import definition_of
 
 WRONG_LIKE = "SS294"
+
+T = TypeVar("T")
 
 _FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
 _OVERWRITTEN = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
@@ -23,15 +26,18 @@ def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
     like = statement.like
     assert like is not None
     source = _source(like, catalog)
-    ways = _ways(like)
+    ways, span = _ways(like), statement.name.span
+    keys = statement.primary_key, source.primary_key
+    partitions = statement.partitioned_by, source.partitioned_by
+    buckets = statement.distribution, source.distribution
     return replace(
         statement,
         like=None,
         columns=_columns(statement, source, ways),
         watermark=_watermark(statement, source, ways["WATERMARKS"]),
-        primary_key=_primary_key(statement, source, ways["CONSTRAINTS"]),
-        partitioned_by=_partitions(statement, source, ways["PARTITIONS"]),
-        distribution=_distribution(statement, source, ways["DISTRIBUTION"]),
+        primary_key=_of_one(*keys, ways, span, "has a PRIMARY KEY", "CONSTRAINTS"),
+        partitioned_by=_of_one(*partitions, ways, span, "has partitions", "PARTITIONS"),
+        distribution=_of_one(*buckets, ways, span, "is DISTRIBUTED", "DISTRIBUTION"),
         options=_options(statement, source, ways["OPTIONS"]),
         comment=statement.comment,
     )
@@ -93,31 +99,13 @@ def _watermark(statement: nodes.CreateTable, source: nodes.CreateTable, way: str
     return statement.watermark or source.watermark
 
 
-def _primary_key(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[str, ...]:
-    if way == _EXCLUDING:
-        return statement.primary_key
-    if statement.primary_key and source.primary_key:
-        message = "the table of LIKE has a PRIMARY KEY, too"
-        raise _wrong(message, statement.name.span, "Write LIKE t (EXCLUDING CONSTRAINTS).")
-    return statement.primary_key or source.primary_key
-
-
-def _partitions(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[str, ...]:
-    if way == _EXCLUDING:
-        return statement.partitioned_by
-    if statement.partitioned_by and source.partitioned_by:
-        message = "the table of LIKE has partitions, too"
-        raise _wrong(message, statement.name.span, "Write LIKE t (EXCLUDING PARTITIONS).")
-    return statement.partitioned_by or source.partitioned_by
-
-
-def _distribution(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> nodes.Distribution | None:
-    if way == _EXCLUDING:
-        return statement.distribution
-    if statement.distribution and source.distribution:
-        message = "the table of LIKE is DISTRIBUTED, too"
-        raise _wrong(message, statement.name.span, "Write LIKE t (EXCLUDING DISTRIBUTION).")
-    return statement.distribution or source.distribution
+def _of_one(own: T, others: T, ways: dict[str, str], span: Span, what: str, feature: str) -> T:
+    """What one of the two tables says. SS294 where each says something."""
+    if ways[feature] == _EXCLUDING:
+        return own
+    if own and others:
+        raise _wrong(f"the table of LIKE {what}, too", span, f"Write LIKE t (EXCLUDING {feature}).")
+    return own or others
 
 
 def _options(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[nodes.Option, ...]:

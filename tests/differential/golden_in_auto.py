@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from sqlstream.testing.golden_format import steps_of
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.spelling import read_rows
 from tests.differential.golden_in_batch import STEPS, Case, Rows, cases, finished, merged, table_of
+from tests.differential.reporting import report
 
 _DIFFER_BY_DESIGN = {
     "PROCTIME": "a processing time is when a row is read",
@@ -101,17 +101,7 @@ def _tables(session: Session) -> list[Table]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Golden queries over finished data beside the stream.")
     parser.add_argument("--only", default="", help="the beginning of the name of a file")
-    wrong = count = 0
-    for case in batches(parser.parse_args().only):
-        count += 1
-        try:
-            problem = difference(case)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {str(error)[:300]}"
-        wrong += problem is not None
-        print(f"{case.name} {problem or 'same'}", flush=True)
-    print(f"{count} queries, {wrong} differ")
-    sys.exit(1 if wrong else 0)
+    report(batches(parser.parse_args().only), difference)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from sqlstream.testing.spelling import read_rows
 from sqlstream.testing.values import to_arrow
 from sqlstream.types import DataType
 from tests.differential.comparing import comparable
+from tests.differential.reporting import report
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 _NAME = re.compile(r"CREATE TABLE (\w+)", re.IGNORECASE)
@@ -191,19 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Golden queries in batch mode beside the stream.")
     parser.add_argument("--only", default="", help="the beginning of the name of a file")
     options = parser.parse_args()
-    wrong = count = 0
-    for case in cases():
-        if not case.name.startswith(options.only):
-            continue
-        count += 1
-        try:
-            problem = difference(case)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {str(error)[:300]}"
-        wrong += problem is not None
-        print(f"{case.name} {problem or 'same'}", flush=True)
-    print(f"{count} queries, {wrong} differ")
-    sys.exit(1 if wrong else 0)
+    report((case for case in cases() if case.name.startswith(options.only)), difference)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -65,9 +64,9 @@ def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(tmp_path: Path):
                 assert job.wait(120)
                 assert job.state is JobState.FINISHED
             given.append(job.progress().rows_out)
-    rows = [json.loads(line) for path in (tmp_path / "out").glob("part-*") for line in path.read_text().splitlines()]
+            written = session.spark.read.json(f"{tmp_path}/out").count()  # without files of an interrupted micro-batch
     assert 0 < given[0] < 300, "the first run is to be stopped midway"
-    assert (len(rows), sum(given)) == (300, 300)
+    assert (written, sum(given)) == (300, 300)
 
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 5), (3, 4), (7, 0), (9, 0)])

@@ -252,18 +252,26 @@ def _read(environment: Environment, table: Table, columns: tuple[str, ...]) -> D
 def _checked(
     environment: Environment, table: Table, rows: DataFrame, columns: tuple[tuple[str, DataType], ...] = ()
 ) -> DataFrame:
-    """The rows, whose files are looked at in each micro-batch (``file_checks``) where tasks see what this process does:
-    not in other file systems, nor through Spark Connect.
+    from sqlstream.udfs.spark.file_checks import checked
+
+    listed = _listed_files(environment, table, columns)
+    return rows if listed is None else checked(rows, listed)
+
+
+def _listed_files(
+    environment: Environment, table: Table, columns: tuple[tuple[str, DataType], ...] = ()
+) -> ListedFiles | None:
+    """The files to look at in each micro-batch (``file_checks``) where tasks see what this process does: not in other
+    file systems, nor through Spark Connect.
     """
     from sqlstream.spark.connect import is_connect
-    from sqlstream.udfs.spark.file_checks import checked
 
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or is_connect(environment.spark):
-        return rows
+        return None
     values = CONNECTOR.values(table)
     skips = values["source.missing-files"] == "skip"
-    return checked(rows, ListedFiles(table.name, environment.logs, _root(path), values["format"], skips, columns))
+    return ListedFiles(table.name, environment.logs, _root(path), values["format"], skips, columns)
 
 
 def _root(path: str) -> str:
@@ -370,6 +378,7 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     """The file ranges of a table that ``has_places``."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    from sqlstream.udfs.spark.file_checks import checked_places
     from sqlstream.udfs.spark.key_groups import numbers_of
 
     path = table.option("path") or ""
@@ -381,7 +390,10 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
     shares = _shares(environment.spark, table, stats)
-    listed = _checked(environment, table, files).coalesce(1).withColumn(SHARES, F.lit(shares))
+    look = _listed_files(environment, table)
+    places = files.coalesce(1)
+    checked = places if look is None else checked_places(places, look, FILE)
+    listed = checked.withColumn(SHARES, F.lit(shares))
     if shares == 1:
         return listed.withColumn(SHARE, F.lit(0))
     # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.

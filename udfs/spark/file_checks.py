@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.spark.batches import Batches
@@ -30,20 +32,57 @@ def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
     The task comes when Spark has made its plan of the files, from which it drops those that are gone. It is a table of
     one row that the stream is joined with: no source, so that offsets in the checkpoint are those of ``rows``.
     """
-    look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_looked_at(listed), _LOOKED)
+    look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_look_alone(listed), _LOOKED)
+    return rows.crossJoin(F.broadcast(_counted(look, listed).select(_MISSING))).drop(_MISSING)
+
+
+def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFrame:
+    """``places``, a row for each file in one task, which looks at the files of the micro-batch, too: the join of
+    ``checked`` would be a job of its own, some 60 milliseconds. ``name``: the column of the file, which is never NULL.
+    """
+    own = places.schema
+    looked = places.mapInArrow(_look_first(listed, to_arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
+    return _counted(looked, listed).where(F.col(name).isNotNull()).drop(_MISSING, _SIZES)
+
+
+def _ddl(schema: StructType) -> str:
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
+
+
+def _counted(looked: DataFrame, listed: ListedFiles) -> DataFrame:
     name = f"{MISSING_METRIC}/{next(_numbers)}/{quote(listed.table, safe='')}"
-    counted = look.observe(name, F.sum(_MISSING).alias(FILES), F.max(_SIZES).alias(SIZES))
-    return rows.crossJoin(F.broadcast(counted.select(_MISSING))).drop(_MISSING)
+    return looked.observe(name, F.sum(_MISSING).alias(FILES), F.max(_SIZES).alias(SIZES))
 
 
-def _looked_at(listed: ListedFiles) -> Batches:
+def _look_alone(listed: ListedFiles) -> Batches:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
-        sizes = listed.sizes(int(batch)) if batch is not None else {}
-        missing = listed.count_missing(int(batch)) if batch is not None else 0
-        for _ in batches:
-            looked = {_MISSING: pa.array([missing], pa.int64()), _SIZES: pa.array([json.dumps(sizes)], pa.string())}
-            yield pa.RecordBatch.from_pydict(looked)
+        looked = _look(listed)
+        yield from (looked for _ in batches)
 
     return look
+
+
+def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
+    """What was seen, as a row without a file, then the rows."""
+    seen = pa.schema([(_MISSING, pa.int64()), (_SIZES, pa.string())])
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        looked = _look(listed)
+        yield pa.RecordBatch.from_arrays(
+            [*(pa.nulls(1, f.type) for f in own), *looked.columns], [*own.names, *seen.names]
+        )
+        for rows in batches:
+            empty = [pa.nulls(rows.num_rows, f.type) for f in seen]
+            yield pa.RecordBatch.from_arrays([*rows.columns, *empty], [*own.names, *seen.names])
+
+    return look
+
+
+def _look(listed: ListedFiles) -> pa.RecordBatch:
+    context = TaskContext.get()
+    batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    sizes = listed.sizes(int(batch)) if batch is not None else {}
+    missing = listed.count_missing(int(batch)) if batch is not None else 0
+    return pa.RecordBatch.from_arrays(
+        [pa.array([missing], pa.int64()), pa.array([json.dumps(sizes)])], [_MISSING, _SIZES]
+    )

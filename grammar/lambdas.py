@@ -9,15 +9,15 @@ from sqlglot import exp
 
 def name_arguments(outermost: exp.Lambda) -> None:
     """Makes arguments of what names those of the lambdas around it, looking at each node once."""
-    known: Counter[str] = Counter()
+    arguments: Counter[str] = Counter()
     waiting: list[tuple[exp.Expr, bool]] = [(outermost, True)]
     while waiting:
         node, enters = waiting.pop()
         if isinstance(node, exp.Lambda):
-            (known.update if enters else known.subtract)(argument.name for argument in node.expressions)
+            (arguments.update if enters else arguments.subtract)(argument.name for argument in node.expressions)
             if enters:
                 waiting.append((node, False))
-        if isinstance(node, exp.Column) and known[node.parts[0].name] > 0:
+        if isinstance(node, exp.Column) and arguments[node.parts[0].name] > 0:
             _name_argument(node)
         elif enters:
             waiting += [(child, True) for child in node.iter_expressions()]

@@ -350,14 +350,14 @@ class StrictParser(SparkParser):
     def _parse_extract(self) -> Any:
         """A word says what to extract; a text is as good, and prints as the word."""
         token = self._curr
-        found = super()._parse_extract()
-        if isinstance(found, exp.Extract) and found.this.is_string and _WORD.fullmatch(found.this.name):
-            words = self.dialect.tokenize(found.this.name)
+        extract = super()._parse_extract()
+        if isinstance(extract, exp.Extract) and extract.this.is_string and _WORD.fullmatch(extract.this.name):
+            words = self.dialect.tokenize(extract.this.name)
             if [word.token_type for word in words] == [TokenType.VAR]:
-                found.set("this", exp.Var(this=words[0].text.upper()))
-        if isinstance(found, exp.Extract) and not isinstance(found.this, exp.Var):
+                extract.set("this", exp.Var(this=words[0].text.upper()))
+        if isinstance(extract, exp.Extract) and not isinstance(extract.this, exp.Var):
             raise failure("EXTRACT needs the name of a unit", token_span(token), hint=_EXTRACT)
-        return found
+        return extract
 
     # --- clauses ---
 

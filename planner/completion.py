@@ -174,9 +174,9 @@ def _of_key(
 ) -> Iterator[Candidate]:
     """The keys, or behind ``=`` the values of the one before it."""
     if words[-1] != "=":
-        yield from ((key, kind, known.detail) for key, known in keys.items())
-    elif known := keys.get(_unquoted(words[-2])):
-        yield from ((value, SuggestionKind.VALUE, "") for value in known.values)
+        yield from ((key, kind, described.detail) for key, described in keys.items())
+    elif described := keys.get(_unquoted(words[-2])):
+        yield from ((value, SuggestionKind.VALUE, "") for value in described.values)
 
 
 # --- words ----------------------------------------------------------------------------------------------------

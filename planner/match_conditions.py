@@ -121,10 +121,10 @@ class _Divided:
             nulls = {o.name: _null(o.item.type) for o in given}
             absent = substituted(node, nulls)
         like = given[0] if given else MatchOperand(Item("", value, BOOLEAN), current=True)
-        for known in self.operands.values():
-            alike = known.reads is Reads.ROW and replace(known, item=like.item) == replace(like, absent=absent)
-            if alike and known.item.expression == value:
-                return known.name
+        for earlier in self.operands.values():
+            alike = earlier.reads is Reads.ROW and replace(earlier, item=like.item) == replace(like, absent=absent)
+            if alike and earlier.item.expression == value:
+                return earlier.name
         name = f"__operand_{len(self.operands)}"
         kind = kind or self._types.of(node)
         self.operands[name] = replace(like, item=Item(name, value, kind), absent=absent)

@@ -210,9 +210,9 @@ class Catalog:
     def _bound(self, kind: Kind, path: Path, entry: Entry) -> Item:
         if isinstance(entry, Bound):
             return entry.item if entry.spelled is not None else _called(entry.item, (*path[:2], entry.name))
-        known = self._declared.get(_key(kind, path))
-        if known is not None and known[0] is entry:
-            return known[1]
+        declared = self._declared.get(_key(kind, path))
+        if declared is not None and declared[0] is entry:
+            return declared[1]
         catalog, database, _ = path
         try:
             item = self._declare(entry, (catalog, database, entry.name))

@@ -29,10 +29,10 @@ def nearest(join: exp.Join) -> Nearest | None:
     if join.args.get("using") or not join.this.alias_or_name:
         return None
     written = join.args.get("match_condition") or join.args.get("on")
-    found = [one for one in map(_compared, conjuncts(written)) if one is not None] if written is not None else []
+    comparisons = [one for one in map(_compared, conjuncts(written)) if one is not None] if written is not None else []
     right = join.this.alias_or_name.casefold()
-    named = [nearest for one in found if (nearest := _of_right(one, right)) is not None]
-    return named[0] if len(named) == len(found) == 1 else None
+    named = [nearest for one in comparisons if (nearest := _of_right(one, right)) is not None]
+    return named[0] if len(named) == len(comparisons) == 1 else None
 
 
 def as_lateral(join: exp.Join, right: exp.Expr, conditions: Sequence[exp.Expr], key: Sequence[str]) -> exp.Join:

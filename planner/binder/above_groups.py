@@ -42,9 +42,9 @@ class AboveGroups:
     def scope(self, relation: Relation, below: Scope) -> Scope:
         """The names over the groups: those that the query above reads, and keys as subqueries name them."""
         visible = [Visible(_name(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
-        for written, found in zip(self.read, relation.fields, strict=True):
+        for written, field in zip(self.read, relation.fields, strict=True):
             if isinstance(written, exp.Column):
-                visible += [replace(v, field=found.name, starred=False) for v in _behind(written, below)]
+                visible += [replace(v, field=field.name, starred=False) for v in _behind(written, below)]
         return Scope(relation.node, tuple(visible))
 
 
@@ -130,8 +130,10 @@ class _Parting:
         """A condition of HAVING with what names of the select list stand for, which go before those of FROM."""
 
         def value(node: exp.Expr) -> exp.Expr:
-            found = aliased(node.name, self._expressions) if isinstance(node, exp.Column) and not node.table else None
-            return found.copy() if found is not None else node
+            aliased_value = (
+                aliased(node.name, self._expressions) if isinstance(node, exp.Column) and not node.table else None
+            )
+            return aliased_value.copy() if aliased_value is not None else node
 
         return condition.copy().transform(value)
 
@@ -196,6 +198,6 @@ def _leaves(group: exp.Expr) -> Iterator[exp.Expr]:
 
 def _behind(column: exp.Column, scope: Scope) -> list[Visible]:
     """All names of the field that a column is."""
-    found = scope.find(column.name, column.table or None)
-    fields = {visible.field for visible in found}
+    columns = scope.find(column.name, column.table or None)
+    fields = {visible.field for visible in columns}
     return [visible for visible in scope.columns if visible.field in fields]

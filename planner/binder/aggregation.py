@@ -87,7 +87,7 @@ def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Gro
         return grouping
     for number, key in enumerate(grouping.keys):
         field = scope.fields.get(key.bound.name) if isinstance(key.bound, exp.Column) else None
-        in_all = all(number in found for found in grouping.sets or ())
+        in_all = all(number in numbers for numbers in grouping.sets or ())
         if field is not None and field.time is TimeDomain.EVENT and in_all:
             window = GroupedWindow(Tumble(CLOSES_AT_ONCE), field, spark=False, span=emit.span)
             return replace(grouping, window=window)

@@ -94,11 +94,11 @@ def _match_condition(join: exp.Join, left: Scope, right: Scope, context: Context
 
 
 def _match(join: exp.Join, conditions: Sequence[exp.Expression], sides: Sides) -> _Match:
-    found = [match for condition in conditions if (match := _compared(condition, sides)) is not None]
-    if len(found) == 1:
-        return found[0]
+    matches = [match for condition in conditions if (match := _compared(condition, sides)) is not None]
+    if len(matches) == 1:
+        return matches[0]
     at = join.args.get("match_condition") or join.args.get("on") or join
-    count = "more than one comparison" if found else "no comparison"
+    count = "more than one comparison" if matches else "no comparison"
     raise _no_match(f"ASOF JOIN has {count} of values of both sides", at)
 
 

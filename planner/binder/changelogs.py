@@ -83,11 +83,11 @@ def _to(
 def _from(
     call: TableFunction, arguments: dict[str, Argument], scope: Scope, op: str, codes: Codes, context: Context
 ) -> Scope:
-    found = scope.find(op)
-    if len(found) != 1:
+    visible = scope.find(op)
+    if len(visible) != 1:
         hint = did_you_mean(op, [c.name for c in scope.columns], "columns") or "op => DESCRIPTOR(c) names another one."
         raise bind_error("SS201", f'column "{op}" with the operations does not exist', call.span, hint)
-    of_op = scope.fields[found[0].field].type
+    of_op = scope.fields[visible[0].field].type
     if of_op.name not in ("STRING", "UNKNOWN"):
         raise bind_error("SS261", f'column "{op}" with the operations is {of_op}, not STRING', call.span, _HINTS[FROM])
     keys = _keys(call, arguments, scope, FROM)
@@ -97,7 +97,7 @@ def _from(
         message = f"updates of {FROM} without rows of before need the key of the rows"
         raise bind_error("SS262", message, arguments["input"].span, hint)
     node: FromChangelog | Normalize = check_changes(
-        FromChangelog(scope.node, found[0].field, codes, _skips(arguments.get("error_handling")), keys),
+        FromChangelog(scope.node, visible[0].field, codes, _skips(arguments.get("error_handling")), keys),
         context,
         arguments["input"].span,
     )

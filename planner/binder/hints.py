@@ -77,9 +77,9 @@ def check_tables(call: exp.Expr, tables: list[str], context: Context) -> None:
     """SS375 for a table that a hint on joins names and FROM has not."""
     if name_of(call) not in OF_JOINS:
         return
-    known = [name.casefold() for name in tables]
+    names = [name.casefold() for name in tables]
     for named in call.expressions if isinstance(call, exp.Anonymous) else ():
-        if named.name.casefold() not in known:
+        if named.name.casefold() not in names:
             hint = did_you_mean(named.name, tables, "tables of FROM") or "Write the alias that the table has in FROM."
             message = f'the hint {name_of(call)} names "{named.name}", which is no table of FROM'
             context.wrong(NO_SUCH_TABLE, message, named, hint)

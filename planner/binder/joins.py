@@ -145,8 +145,8 @@ class Asked:
         """Those that name the right side or a column of it, in order."""
         names = {visible.name.casefold() for visible in right.columns}
         names |= {(table or "").casefold().split(".")[0] for table in right.tables}
-        found = {i for name in names for i in self._by_name.get(name, ())}
-        return [self._where[i] for i in sorted(found)]
+        indices = {i for name in names for i in self._by_name.get(name, ())}
+        return [self._where[i] for i in sorted(indices)]
 
 
 def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:

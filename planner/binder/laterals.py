@@ -66,15 +66,15 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     # An aggregate without GROUP BY gives a row for every row around it.
     fills = rows.read.one_row and bool(rows.keys)
     kind = JoinKind.LEFT if side == "LEFT" or fills else JoinKind.INNER
-    found = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
-    fields = [found.find(rows.reference(f"value_{i}").name)[0].field for i in range(own)]
+    joined = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
+    fields = [joined.find(rows.reference(f"value_{i}").name)[0].field for i in range(own)]
     if fills:
-        there = found.find(rows.reference("there").name)[0].field
-        found, fields = _filled(found, fields, limited.select, there, subqueries)
+        there = joined.find(rows.reference("there").name)[0].field
+        joined, fields = _filled(joined, fields, limited.select, there, subqueries)
     shown = _shown(lateral, names[:own])
     alias = lateral.alias or None
     visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
-    return Scope(found.node, (*scope.columns, *visible))
+    return Scope(joined.node, (*scope.columns, *visible))
 
 
 def _is_true(condition: exp.Expr | None) -> bool:
@@ -116,16 +116,16 @@ def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
     """The value of an ordinal or of a name of the select list."""
     if isinstance(value, exp.Literal) and value.name.isdigit() and 1 <= int(value.name) <= len(select.expressions):
         return node_of(select.expressions[int(value.name) - 1].unalias())
-    found = aliased(value.name, select.expressions) if isinstance(value, exp.Column) and not value.table else None
-    return value if found is None else found
+    column = aliased(value.name, select.expressions) if isinstance(value, exp.Column) and not value.table else None
+    return value if column is None else column
 
 
 def _number(clause: exp.Expr | None) -> int | None:
     value = clause.expression if clause is not None else None
     plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit() and len(value.name) < 10
     assert value is not None or not plain
-    found = int(value.name) if plain and value is not None else None
-    return None if found == 0 and isinstance(clause, exp.Limit) else found
+    count = int(value.name) if plain and value is not None else None
+    return None if count == 0 and isinstance(clause, exp.Limit) else count
 
 
 def _with_first(rows: SubqueryRows, limited: _First, at: exp.Expr, subqueries: Subqueries) -> SubqueryRows:
@@ -151,10 +151,10 @@ def _sorted(ordered: exp.Expr, field: str) -> Sorted:
 
 
 def _filled(
-    found: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
+    joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
 ) -> tuple[Scope, list[str]]:
     """With what aggregates are of no rows, such as a count of 0, where there is no row."""
-    names, types = Names(f.name for f in found.node.schema), Types(found.node.schema)
+    names, types = Names(f.name for f in joined.node.schema), Types(joined.node.schema)
     items: list[Item] = []
     filled: list[str] = []
     for field, expression in zip(fields, select.expressions, strict=False):
@@ -166,4 +166,4 @@ def _filled(
         value = exp.Case().when(missing, default).else_(field_of(field))
         items.append(Item(names.unique(field), value, types.of(value)))
         filled.append(items[-1].name)
-    return found.over(extended(found.node, items)) if items else found, filled
+    return joined.over(extended(joined.node, items)) if items else joined, filled

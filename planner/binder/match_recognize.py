@@ -111,9 +111,9 @@ class _Matching:
             self._scope.over(extended(self._scope.node, self._computed.values())) if self._computed else self._scope
         )
         all_rows = _ROWS[clause.rows]
-        taken = [field.name for field in self._scope.node.schema] if all_rows else [key for key, _ in keys]
+        passed = [field.name for field in self._scope.node.schema] if all_rows else [key for key, _ in keys]
         defining, measuring = (
-            _Reading(automaton, self._scope, context, Names(taken), time, all_rows) for _ in range(2)
+            _Reading(automaton, self._scope, context, Names(passed), time, all_rows) for _ in range(2)
         )
         definitions = tuple(self._definitions(automaton, defining))
         measures = [(measure, measuring.measured(measure)) for measure in clause.measures]
@@ -125,8 +125,8 @@ class _Matching:
             print_node(clause.pattern, to_sql),
             automaton,
             definitions,
-            tuple(defining.found),
-            tuple(measuring.found),
+            tuple(defining.operands),
+            tuple(measuring.operands),
             self._skip(automaton),
             TimeDomain.PROCESSING if domain is TimeDomain.PROCESSING else TimeDomain.EVENT,
             ties,
@@ -136,7 +136,7 @@ class _Matching:
         from sqlstream.planner.match_conditions import match_conditions  # with kernels, which need pyarrow
 
         try:
-            match_conditions(definitions, defining.found, context.catalog.function)
+            match_conditions(definitions, defining.operands, context.catalog.function)
         except BindError as error:
             context.report(error)
         checked = check_changes(node, context, clause.span)
@@ -312,13 +312,13 @@ _PROCTIME = exp.Anonymous(this="MATCH_PROCTIME")
 
 
 class _Reading:
-    """Collects what conditions and measures read. ``found``: the operands, each once."""
+    """Collects what conditions and measures read. ``operands``: the operands, each once."""
 
     def __init__(
         self, automaton: Automaton, scope: Scope, context: Context, names: Names, time: Field, all_rows: bool
     ) -> None:
         self.variables = {name.casefold(): name for name in automaton.names}
-        self.found: list[MatchOperand] = []
+        self.operands: list[MatchOperand] = []
         self._scope = scope
         self._context = context
         self._names = names
@@ -346,7 +346,7 @@ class _Reading:
         return bind(parted, self._operands(), self._context, ClauseContext("MEASURES"))
 
     def _operands(self) -> Scope:
-        fields = tuple(operand.item.field for operand in self.found)
+        fields = tuple(operand.item.field for operand in self.operands)
         return Scope(_Operands(fields), tuple(Visible(f.name, f.name) for f in fields))
 
     def _parted(self, written: exp.Expr, wish: str | None = None) -> exp.Expr | None:
@@ -376,12 +376,12 @@ class _Reading:
 
     def _column(self, operand: MatchOperand, wish: str | None, at: exp.Expr) -> exp.Expr:
         """The column that stands for an operand, which may be known already."""
-        known = next((o for o in self.found if replace(o, item=operand.item) == operand and _same(o, operand)), None)
-        if known is None:
+        alike = next((o for o in self.operands if replace(o, item=operand.item) == operand and _same(o, operand)), None)
+        if alike is None:
             item = replace(operand.item, name=self._names.unique(wish or operand.item.name or "value"))
-            known = replace(operand, item=item)
-            self.found.append(known)
-        column = field_of(known.name)
+            alike = replace(operand, item=item)
+            self.operands.append(alike)
+        column = field_of(alike.name)
         span = span_of(at)
         if span is not None:
             mark(column, span.start, span.end)
@@ -431,21 +431,21 @@ class _Reading:
 
     def _of_one_variable(self, written: exp.Expr) -> tuple[str | None, exp.Expr]:
         """The variable whose rows an expression reads, and the expression without its name. BindError SS682."""
-        found: dict[str | None, None] = {}
+        variables: dict[str | None, None] = {}
 
         def plain(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column):
                 variable, column = self._unqualified(node)
-                found[variable] = None
+                variables[variable] = None
                 return column
             return node if isinstance(node, exp.Query) else over_children(node, plain)
 
         expression = plain(written)
-        if len(found) > 1:
+        if len(variables) > 1:
             message = "one value reads rows of several variables"
             hint = "Compute it of several values, as in LAST(A.x) * LAST(B.y); an aggregate reads rows of one variable."
             raise bind_error(WRONG_CALL, message, written, hint)
-        return next(iter(found), None), expression
+        return next(iter(variables), None), expression
 
     def _unqualified(self, column: exp.Column) -> tuple[str | None, exp.Expr]:
         parts = column.parts

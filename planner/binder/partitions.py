@@ -37,10 +37,10 @@ def without_partition(statement: Insert, catalog: Catalog) -> Insert:
 
 
 def _require_partition(value: PartitionValue, table: Table) -> None:
-    known = partitions_of(table)
-    if value.column.casefold() not in {name.casefold() for name in known}:
+    names = partitions_of(table)
+    if value.column.casefold() not in {name.casefold() for name in names}:
         message = f'"{value.column}" is no partition column of table "{table.name}"'
-        hint = f"They are {', '.join(known)}." if known else "CREATE TABLE … PARTITIONED BY (…) declares some."
+        hint = f"They are {', '.join(names)}." if names else "CREATE TABLE … PARTITIONED BY (…) declares some."
         raise bind_error(NO_PARTITIONS, message, value.span, hint)
 
 

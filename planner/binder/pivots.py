@@ -124,7 +124,7 @@ def _keys(pivot: exp.Pivot, scope: Scope) -> list[Visible]:
 
 def _fields(column: exp.Column, scope: Scope) -> Iterator[str]:
     if not isinstance(column.this, exp.Star):
-        yield from (found.name for found in scope.resolve(column).find_all(exp.Column))
+        yield from (read.name for read in scope.resolve(column).find_all(exp.Column))
 
 
 def _reference(column: Visible) -> exp.Column:
@@ -198,8 +198,8 @@ def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
     if aggregate_name(node, context.catalog) is None:
         return over_children(node, lambda child: _filtered(child, holds, context))
     if isinstance(node, exp.Filter):
-        both = exp.And(this=exp.paren(node.expression.this.copy()), expression=holds.copy())
-        return exp.Filter(this=node.this.copy(), expression=exp.Where(this=both))
+        condition = exp.And(this=exp.paren(node.expression.this.copy()), expression=holds.copy())
+        return exp.Filter(this=node.this.copy(), expression=exp.Where(this=condition))
     return exp.Filter(this=node.copy(), expression=exp.Where(this=holds.copy()))
 
 
@@ -224,8 +224,8 @@ def _unpivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
     call = exp.Anonymous(this="STACK", expressions=arguments)
     mark_as(call, pivot)
     node, shown = generate(call, wanted, scope, False, context)
-    taken = {name for group in groups for column in group for name in _fields(_column(column), scope)}
-    kept = [column for column in scope.stars(None) if column.field not in taken]
+    grouped = {name for group in groups for column in group for name in _fields(_column(column), scope)}
+    kept = [column for column in scope.stars(None) if column.field not in grouped]
     made = (Visible(name, field.name) for name, field in zip(shown, node.outputs, strict=True))
     result = Scope(node, (*kept, *made))
     if pivot.args.get("include_nulls"):

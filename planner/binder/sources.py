@@ -82,8 +82,8 @@ def bind_from(
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
             plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
-            known = () if pivots else asked.of(right)  # else WHERE speaks of what PIVOT makes of the rows
-            scope, implied = stream_join(plain, scope, right, known, context)
+            conditions = () if pivots else asked.of(right)  # else WHERE speaks of what PIVOT makes of the rows
+            scope, implied = stream_join(plain, scope, right, conditions, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
             scope = subqueries.filtered(scope, asking)
         else:

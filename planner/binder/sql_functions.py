@@ -107,12 +107,12 @@ def _filled(
 
 def sql_functions_in(expression: exp.Expr, catalog: Catalog) -> set[str]:
     """The names of the functions with a body of SQL that an expression calls, also through others."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [expression]
     while waiting:
         for call in waiting.pop().find_all(exp.Anonymous):
             function = catalog.function(call.name)
-            if function is not None and function.kind is FunctionKind.SQL and function.name.casefold() not in found:
-                found.add(function.name.casefold())
+            if function is not None and function.kind is FunctionKind.SQL and function.name.casefold() not in names:
+                names.add(function.name.casefold())
                 waiting.append(parsed(function.target))
-    return found
+    return names

@@ -120,7 +120,7 @@ def _value(asked: _Asked) -> exp.Expr:
         return filled("TRY_VARIANT_GET(TRY_PARSE_JSON(p1), p2, p3)", asked.document, path, text(kind))
 
     def of_node(node: exp.Expr) -> exp.Expr:
-        found = filled("TRY_VARIANT_GET(p1, '$', p2)", node, text(kind))
+        value = filled("TRY_VARIANT_GET(p1, '$', p2)", node, text(kind))
         not_scalar = error if asked.path.strict else empty
         missing = error if asked.path.strict else empty
         branches = [
@@ -129,8 +129,8 @@ def _value(asked: _Asked) -> exp.Expr:
             (filled(_NOT_SCALAR, node), not_scalar),
         ]
         if kind != "STRING":
-            return case([*branches, (filled("p1 IS NULL", found), error)], found)
-        return case(branches, found)
+            return case([*branches, (filled("p1 IS NULL", value), error)], value)
+        return case(branches, value)
 
     return _with_document(asked, error, lambda parsed_text, _: _on_node(parsed_text, path, of_node))
 

@@ -46,9 +46,9 @@ def _(node: FromChangelog, step: Step, context: Context) -> DataFrame:
 
 
 def _unknown(node: FromChangelog) -> Column:
-    known = ", ".join(sorted({text for _, text in node.codes}))
+    codes = ", ".join(sorted({text for _, text in node.codes}))
     code = F.coalesce(column(node.op), F.lit("NULL"))
-    return F.concat(F.lit('FROM_CHANGELOG does not know the operation "'), code, F.lit(f'"; it knows {known}'))
+    return F.concat(F.lit('FROM_CHANGELOG does not know the operation "'), code, F.lit(f'"; it knows {codes}'))
 
 
 def _either(condition: Column, passing: Column | None) -> Column:

@@ -268,8 +268,8 @@ def _(node: Lookup, port: int = 0) -> frozenset[RowKind]:
 @upsert_keys.register
 def _(node: Lookup) -> frozenset[frozenset[str]]:
     """Changes of a key follow each other in the key group of the rows."""
-    found = unique_keys(node)
-    return frozenset(key for key in found if key >= set(remembered_by(node))) if remembers(node) else found
+    keys = unique_keys(node)
+    return frozenset(key for key in keys if key >= set(remembered_by(node))) if remembers(node) else keys
 
 
 @taken_by.register

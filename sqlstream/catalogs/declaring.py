@@ -53,11 +53,13 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
         return statement
     if "format" in given:
         raise BindError("SS205", f"'{long.key}' and 'format' say the same", long.span, hint="Leave out one of the two.")
-    known = connectors.connector("kafka").known_options
+    options = connectors.connector("kafka").known_options
 
     def short(option: nodes.Option) -> nodes.Option:
         key = option.key.removeprefix(_VALUES)
-        return option if find(known, option.key) is not None or find(known, key) is None else replace(option, key=key)
+        return (
+            option if find(options, option.key) is not None or find(options, key) is None else replace(option, key=key)
+        )
 
     columns = tuple(
         replace(c, key=(c.key or c.name).removeprefix(_VALUES))

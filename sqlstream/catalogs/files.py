@@ -94,9 +94,9 @@ class Files:
             except FileNotFoundError:
                 return None
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        known = self._read.get(file)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        entry = self._read.get(file)
+        if entry is not None and entry[0] == stamp:
+            return entry[1]
         stored = _stored(file, kind)
         self._read[file] = (stamp, stored)
         return stored
@@ -134,8 +134,8 @@ class Files:
         """What is there under the name, in whatever case."""
         with self._usable():
             there = {unquote(path.name): path for path in folder.iterdir()} if folder.is_dir() else {}
-        found = name if name in there else same_name(name, sorted(there))
-        return there[found] if found is not None else None
+        key = name if name in there else same_name(name, sorted(there))
+        return there[key] if key is not None else None
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

@@ -106,11 +106,11 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
     from sqlstream.jobs.records.record import to_text
     from sqlstream.statements.job_listings import properties
 
-    known = _job(job, directory)
+    shown = _job(job, directory)
     if record:
-        click.echo(to_text(known.record))
+        click.echo(to_text(shown.record))
     else:
-        _print(properties(known.record, known.notes), output)
+        _print(properties(shown.record, shown.notes), output)
 
 
 @command.command("stop", epilog=_STOP)
@@ -144,14 +144,14 @@ def remove_job(job: str) -> None:
     from sqlstream.jobs.records.submissions import remove_submission
     from sqlstream.jobs.records.submitted_job import STARTING, SubmittedJob
 
-    known = _job(job, None)
-    assert isinstance(known, SubmittedJob)
-    if known.record.is_running or known.record.status == STARTING:
-        raise click.UsageError(f'job "{known.name}" is {known.record.status}; stop it first')
+    ended = _job(job, None)
+    assert isinstance(ended, SubmittedJob)
+    if ended.record.is_running or ended.record.status == STARTING:
+        raise click.UsageError(f'job "{ended.name}" is {ended.record.status}; stop it first')
     try:
-        remove_submission(known.submission)
+        remove_submission(ended.submission)
     except OSError as error:
-        raise click.UsageError(f'job "{known.name}" cannot be removed: {reason_of(error)}') from error
+        raise click.UsageError(f'job "{ended.name}" cannot be removed: {reason_of(error)}') from error
 
 
 @command.command("checkpoint")

@@ -161,7 +161,7 @@ _OGG = ChangeFormat(
 )
 
 CHANGE_FORMATS: Mapping[str, ChangeFormat] = {f.name: f for f in (_DEBEZIUM, _CANAL, _MAXWELL, _OGG)}
-CHANGE_OPTIONS = tuple(option for found in CHANGE_FORMATS.values() for option in found.options)
+CHANGE_OPTIONS = tuple(option for described in CHANGE_FORMATS.values() for option in described.options)
 
 
 def change_format(table: Table) -> ChangeFormat | None:

@@ -159,7 +159,7 @@ def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
         return [lacks, *(c for n, t in kind.fields() for c in lacking(inner, n, t, f"{path}{name}."))]
 
     def names(fields: SparkColumn) -> SparkColumn:
-        return F.concat_ws(", ", *(found for c in columns for found in lacking(fields, c.name, c.type)))
+        return F.concat_ws(", ", *(name for c in columns for name in lacking(fields, c.name, c.type)))
 
     return F.coalesce(F.transform(F.array(fields), names)[0], F.lit(""))
 

@@ -55,8 +55,8 @@ def epochs_of(folder: Path) -> dict[str, int]:
 
     if not (folder / ROWS).exists():
         return {}
-    found = (pq.read_schema(folder / ROWS).metadata or {}).get(_EPOCHS)
-    return {} if found is None else {str(run): int(number) for run, number in json_of(found).items()}
+    epochs = (pq.read_schema(folder / ROWS).metadata or {}).get(_EPOCHS)
+    return {} if epochs is None else {str(run): int(number) for run, number in json_of(epochs).items()}
 
 
 def is_foreign(folder: Path) -> bool:

@@ -23,8 +23,8 @@ _ZONED = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 def changes_from_flink(text: str) -> tuple[Diagnostic, ...]:
     """One warning for each thing of the statements that parse, in the order of the text."""
     statements, _ = parse_script_recovering(text)
-    found = (change for statement in statements for change in _changes(statement))
-    return tuple(replace(change, source=text) for change in found)
+    changes = (change for statement in statements for change in _changes(statement))
+    return tuple(replace(change, source=text) for change in changes)
 
 
 def _changes(statement: nodes.Statement) -> Iterator[Diagnostic]:

@@ -50,8 +50,8 @@ def text_of_value(value: nodes.PartitionValue) -> str | None:
 
 
 def _folders(root: Path, columns: list[str]) -> list[str]:
-    found = sorted(root.glob("/".join(f"{_escaped(name)}=*" for name in columns))) if root.is_dir() else []
-    return [folder.relative_to(root).as_posix() for folder in found if folder.is_dir()]
+    folders = sorted(root.glob("/".join(f"{_escaped(name)}=*" for name in columns))) if root.is_dir() else []
+    return [folder.relative_to(root).as_posix() for folder in folders if folder.is_dir()]
 
 
 def _escaped(name: str) -> str:

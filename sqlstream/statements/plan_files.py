@@ -95,7 +95,7 @@ def _document(statement: Compiled, plan: Root | Batch, workspace: Workspace) -> 
 def _definitions(text: str, workspace: Workspace, seen: set[str], span: Span) -> Iterator[str]:
     """Those that the text names, each behind the ones that it names itself."""
     catalog = workspace.catalog
-    for name in dict.fromkeys(found[0].replace("`", "") for found in _NAME.finditer(text)):
+    for name in dict.fromkeys(match[0].replace("`", "") for match in _NAME.finditer(text)):
         for definition in (catalog.relation(name), catalog.function(name)):
             if definition is None or definition.name in seen:
                 continue

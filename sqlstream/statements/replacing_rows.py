@@ -99,10 +99,10 @@ def _with_other_partitions(statement: nodes.Insert, table: Table, catalog: Catal
         from_=exp.From(this=_named(statement.target)),
         where=exp.Where(this=exp.Not(this=exp.paren(exp.and_(*same)))),
     )
-    both = exp.Union(this=kept, expression=rows, distinct=False)
-    mark_as(both, statement.query)
+    union = exp.Union(this=kept, expression=rows, distinct=False)
+    mark_as(union, statement.query)
     columns = tuple(column.name for column in table.physical_columns)
-    return replace(new, query=both, columns=columns)
+    return replace(new, query=union, columns=columns)
 
 
 def _named(name: nodes.Name) -> exp.Table:

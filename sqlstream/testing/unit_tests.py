@@ -52,8 +52,8 @@ def _feed(table: Table, mock: MockedRows, stream: StreamTest, session: Session) 
     """Columns that the mock leaves out are NULL."""
     types = [column.type for column in table.physical_columns]
     positions = {name: i for i, (name, _) in enumerate(mock.columns)}
-    taken = [positions.get(column.name) for column in table.physical_columns]
-    rows = [tuple(None if i is None else row[i] for i in taken) for row in rows_of_mock(mock, session)]
+    chosen = [positions.get(column.name) for column in table.physical_columns]
+    rows = [tuple(None if i is None else row[i] for i in chosen) for row in rows_of_mock(mock, session)]
     stream.rows(table.name, rows)
     return StepOutcome(table.name, inputs=tuple(f"{table.name}  {spell_row(row, types)}" for row in rows))
 

@@ -39,8 +39,8 @@ class Signed(Accumulator):
             return added
         left = self.inner.negated(self.inner.lift(gone))
         every = np.arange(len(added[0]))
-        both = tuple(pa.concat_arrays(pair) for pair in zip(added, left, strict=True))
-        return self.inner.merge(both, Groups(np.concatenate([every, every]), len(every)))
+        merged = tuple(pa.concat_arrays(pair) for pair in zip(added, left, strict=True))
+        return self.inner.merge(merged, Groups(np.concatenate([every, every]), len(every)))
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return self.inner.merge(columns, groups)
@@ -74,8 +74,8 @@ class NetRows(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         values, lists = exploded(columns[0])
-        *found, times = members(values, len(self.columns) + 1)
-        return self._net(tuple(found), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
+        *elements, times = members(values, len(self.columns) + 1)
+        return self._net(tuple(elements), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
 
     def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
         """The kept rows that are there, each as often as it is."""
@@ -97,8 +97,8 @@ class NetRows(Accumulator):
         else:
             times = np.bincount(ids, times, len(first)).astype(np.int64)
             kept, times = first[times != 0], times[times != 0]
-        found = items([*(column.take(pa.array(kept)) for column in values), pa.array(times)])
-        return (Groups(groups.ids[kept], groups.count).lists(found),)
+        members_left = items([*(column.take(pa.array(kept)) for column in values), pa.array(times)])
+        return (Groups(groups.ids[kept], groups.count).lists(members_left),)
 
     def _compared(self, values: Columns) -> Columns:
         return values[:-1] if self.by_number else values
@@ -127,8 +127,8 @@ def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bo
 
 def _finish(kept: NetRows, schema: pa.Schema, inner: Plan, lists: pa.Array) -> pa.Array:
     values, groups = exploded(lists)
-    *found, times = members(values, len(schema) + 1)
-    columns = tuple(found)
+    *elements, times = members(values, len(schema) + 1)
+    columns = tuple(elements)
     rows = kept.left(columns, times.to_numpy(), groups)
     table = pa.Table.from_arrays([column.take(pa.array(rows)) for column in columns], schema=schema)
     batch = Batch(table, Groups(groups.ids[rows], groups.count))

@@ -79,8 +79,8 @@ def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percenta
 
 
 def _weighted(percentages: Percentages, lists: pa.Array) -> pa.Array:
-    found, groups = exploded(lists)
-    values, frequencies = members(found, 2)
+    pairs, groups = exploded(lists)
+    values, frequencies = members(pairs, 2)
     times = frequencies.cast(pa.int64()).to_numpy(zero_copy_only=False)
     if (times < 0).any():
         hint = "Filter such rows out: PERCENTILE(x, 0.5, n) FILTER (WHERE n >= 0)."
@@ -97,7 +97,7 @@ def _weighted(percentages: Percentages, lists: pa.Array) -> pa.Array:
         place = np.maximum(sizes - 1, 0) * percentage
         low, high = np.floor(place), np.ceil(place)
         rows = (np.searchsorted(ends, start + p.astype(np.int64), side="right") for p in (low, high))
-        lower, upper = (numbers[np.minimum(found, len(numbers) - 1)] for found in rows)
+        lower, upper = (numbers[np.minimum(indices, len(numbers) - 1)] for indices in rows)
         same = (low == high) | (lower == upper)
         result: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
         return result

@@ -147,10 +147,10 @@ def plan_over_changes(
     if subtracting is not None:
         return subtracting
     ordered = shows_arrival(call)
-    known = _Call(call, schema, by_number and ordered)
-    columns, own, inner = _apart(known, distinct=call.distinct, told_by=told_by if ordered else ())
-    source = Source((*columns, ROW_KIND), known.filters)
-    return over_net_rows(source, own, inner, ordered=ordered, by_number=known.by_number)
+    numbered_call = _Call(call, schema, by_number and ordered)
+    columns, own, inner = _apart(numbered_call, distinct=call.distinct, told_by=told_by if ordered else ())
+    source = Source((*columns, ROW_KIND), numbered_call.filters)
+    return over_net_rows(source, own, inner, ordered=ordered, by_number=numbered_call.by_number)
 
 
 def _over_distinct(call: _Call) -> Plan:

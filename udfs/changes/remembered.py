@@ -39,10 +39,10 @@ class Remembered:
         """What changes of the results, -D and then +I, with these changes of rows in order of arrival."""
         changes = self._net(rows)
         state = self._state(context)
-        known = self._known(state, changes, context)
-        gone, seen = found_among(known, changes.removed, self.by)
+        stored = self._known(state, changes, context)
+        gone, seen = found_among(stored, changes.removed, self.by)
         context.count(IGNORED, int(np.count_nonzero(~seen)))
-        stay = known.filter(pa.array(~gone))
+        stay = stored.filter(pa.array(~gone))
         again, there = found_among(stay, changes.repeated, self.by)
         # What was retracted after its time and is added again, is new.
         added = pa.concat_tables([changes.added, changes.repeated.filter(pa.array(~there))])
@@ -51,7 +51,7 @@ class Remembered:
         if added.num_rows:
             state.append(self._kept(added, context))
         state.flush()
-        retracted = known.filter(pa.array(gone))
+        retracted = stored.filter(pa.array(gone))
         if self.without is not None:
             retracted = retracted.filter(pc.is_null(retracted.column(self.without)))
         return pa.concat_tables([self._of_kind("-D", retracted), self._of_kind("+I", added)])
@@ -76,7 +76,7 @@ class Remembered:
 
     def _known(self, state: KeyedState, changes: Changes, context: Context) -> pa.Table:
         """The rows in state that the changes may be about; to add rows, none need be read."""
-        asked = [found.column(KEY_HASH).to_numpy() for found in (changes.removed, changes.repeated) if found.num_rows]
+        asked = [rows.column(KEY_HASH).to_numpy() for rows in (changes.removed, changes.repeated) if rows.num_rows]
         return self.living.alive(state.load(np.concatenate(asked)), context) if asked else self._stored.empty_table()
 
     # --- state ------------------------------------------------------------------------------------------------

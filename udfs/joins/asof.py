@@ -127,8 +127,8 @@ class AsofJoinKernel(Kernel):
         if not len(rows):
             return
         beside = partner[rows]
-        taken = pa.array(rows), pa.array(beside, mask=beside < 0)
-        tables = zip((left, right), taken, self.sides, strict=True)
+        chosen = pa.array(rows), pa.array(beside, mask=beside < 0)
+        tables = zip((left, right), chosen, self.sides, strict=True)
         columns = [table.column(own).take(indices) for table, indices, side in tables for _, own in side.outputs]
         context.emit(pa.Table.from_arrays([*columns, pa.repeat(kind, len(rows))], schema=self.output))
 
@@ -138,7 +138,7 @@ class AsofJoinKernel(Kernel):
         at, values = self._values(left.table, right.table)
         order = np.lexsort((*self._ranks(right.table), values, of_right))
         ordered = right.table.take(pa.array(order))
-        found = []
+        partners = []
         for of_side, of_other in ((left.old, right.old), (left.new, right.new)):
             partner = np.full(left.table.num_rows, -1, np.int64)
             there = np.flatnonzero(_within(of_other, len(order))[order])
@@ -147,14 +147,14 @@ class AsofJoinKernel(Kernel):
             partner[of_side] = nearest(
                 probes, of_left[of_side], at[of_side], candidates, strict=self.strict, condition=self.condition
             )
-            found.append(partner)
-        return ordered, _Partners(*found)
+            partners.append(partner)
+        return ordered, _Partners(*partners)
 
     def _values(self, left: pa.Table, right: pa.Table) -> tuple[Indices, Indices]:
         """Numbers in the order of the values of both sides, so that the greatest that is not above is the nearest."""
-        both = pa.concat_tables([left.select([VALUE]), right.select([VALUE])])
-        (found,) = sort_keys(both, [Order(VALUE, descending=self.above)])
-        return found[: left.num_rows], found[left.num_rows :]
+        values = pa.concat_tables([left.select([VALUE]), right.select([VALUE])])
+        (ranks,) = sort_keys(values, [Order(VALUE, descending=self.above)])
+        return ranks[: left.num_rows], ranks[left.num_rows :]
 
     def _ranks(self, right: pa.Table) -> list[Indices]:
         """Arrays for ``lexsort`` in whose order the row that counts is the last one of those with equal values."""
@@ -207,6 +207,6 @@ class AsofJoinKernel(Kernel):
 
 
 def _within(rows: slice, count: int) -> Flags:
-    found = np.zeros(count, np.bool_)
-    found[rows] = True
-    return found
+    marked = np.zeros(count, np.bool_)
+    marked[rows] = True
+    return marked

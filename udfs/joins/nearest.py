@@ -36,15 +36,15 @@ def nearest(
         return np.where(last >= 0, among.rows[last], -1)
     stop = places_of(among.ids, among.values, of, at, behind_equal=not strict)
     first = np.minimum(np.searchsorted(among.ids, of, side="left"), stop)
-    found = np.full(len(of), -1, np.int64)
+    nearest = np.full(len(of), -1, np.int64)
     width, open_probes = 1, np.flatnonzero(stop > first)
     while len(open_probes):
         end = stop[open_probes]
         start = np.maximum(end - width, first[open_probes])
         pairs = (moved(pair, open_probes) for pair in expanded_pairs(start, end, among.rows))
         for met in fulfilling(pairs, condition, probes, among.table):
-            np.maximum.at(found, met.left, met.right)
+            np.maximum.at(nearest, met.left, met.right)
         stop[open_probes] = start
-        open_probes = open_probes[(found[open_probes] < 0) & (start > first[open_probes])]
+        open_probes = open_probes[(nearest[open_probes] < 0) & (start > first[open_probes])]
         width *= _WIDER
-    return found
+    return nearest

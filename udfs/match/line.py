@@ -51,10 +51,10 @@ class Line:
         missing = rows == NO_ROW
         if not missing.any():
             return values.take(pa.array(rows))
-        taken = values.take(pa.array(rows, mask=missing))
+        values_there = values.take(pa.array(rows, mask=missing))
         if absent is None or not len(self):
-            return taken
-        return pc.if_else(pa.array(missing), self.column(absent)[0], taken)
+            return values_there
+        return pc.if_else(pa.array(missing), self.column(absent)[0], values_there)
 
     def column(self, name: str) -> pa.Array:
         column = self.table.column(name)

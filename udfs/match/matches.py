@@ -92,9 +92,9 @@ def _targets(mapping: Mapping, skip: Skip, automaton: Automaton) -> Indices:
     begin = mapping.begin
     index = np.searchsorted(mapped, begin if skip.to is SkipTo.FIRST else begin + mapping.lengths)
     index -= skip.to is SkipTo.LAST
-    found = np.append(mapped, NO_ROW)[index] - begin
-    inside = (found >= 0) & (found < mapping.lengths)
-    return np.where(inside, mapping.start + found, NO_ROW)
+    rows = np.append(mapped, NO_ROW)[index] - begin
+    inside = (rows >= 0) & (rows < mapping.lengths)
+    return np.where(inside, mapping.start + rows, NO_ROW)
 
 
 def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:

@@ -75,10 +75,10 @@ class OpenMatches:
 
     def rows(self, line: Line, threads: Threads, ends: Ends, trail: Trail, kept_from: Indices) -> pa.Table:
         """The rows of the keys of a line, of which the rows before ``kept_from`` are dropped."""
-        found = np.flatnonzero(ends.last != NO_ROW)
-        start = np.concatenate((threads.start, found))
-        last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[found]))
-        node = np.concatenate((threads.node, ends.node[found]))
+        ended = np.flatnonzero(ends.last != NO_ROW)
+        start = np.concatenate((threads.start, ended))
+        last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[ended]))
+        node = np.concatenate((threads.node, ends.node[ended]))
         key = line.key[start]
         end = np.where(last == NO_ROW, line.ready[key] - 1, last)
         lengths = end - start + 1
@@ -88,7 +88,7 @@ class OpenMatches:
         first = kept_from[key]
         named = line.table.select(self._names).take(pa.array(line.begin[key]))
         told = line.time[np.where(last == NO_ROW, 0, last)] if len(line) else last
-        nothing = self.search.begun(np.zeros(len(found), np.int64))
+        nothing = self.search.begun(np.zeros(len(ended), np.int64))
         registers = np.concatenate((threads.registers, nothing.registers), axis=1)
         for slot in self.search.definitions.registers.rows:
             registers[slot] = np.where(registers[slot] == NO_ROW, NO_ROW, registers[slot] - first)

@@ -219,8 +219,8 @@ class _Run:
                 if isinstance(operand, Aggregated):
                     of = operand.variable
                     if of not in finished:
-                        taken = accumulators[of].take(pa.array(chosen))
-                        finished[of] = self._definitions.aggregates[of].finish(taken)
+                        chosen_rows = accumulators[of].take(pa.array(chosen))
+                        finished[of] = self._definitions.aggregates[of].finish(chosen_rows)
                     columns[operand.name] = finished[of].column(operand.name).combine_chunks()
                     continue
                 if isinstance(operand, Current):

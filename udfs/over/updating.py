@@ -97,13 +97,13 @@ class UpdatingOverKernel(ForgettingKernel):
     ) -> None:
         """``before``: the stored row of each known one. Retractions come before what takes their place."""
         names = self._results_names
-        known = np.flatnonzero(is_known)
-        old, new = stored.select(names).take(pa.array(before)), results.take(pa.array(known))
+        stored_rows = np.flatnonzero(is_known)
+        old, new = stored.select(names).take(pa.array(before)), results.take(pa.array(stored_rows))
         changed = np.flatnonzero(differ(old, new))
         added = np.flatnonzero(~is_known)
         emitted = pa.concat_tables([rows.select(self.passed), stored.select(self.passed)])
         shown = pa.concat_tables([results, stored.select(names)])
-        updated, retracted = known[changed], before[changed] + rows.num_rows
+        updated, retracted = stored_rows[changed], before[changed] + rows.num_rows
         of_update = np.stack((retracted, updated), axis=1).ravel()
         indices = np.concatenate((gone + rows.num_rows, of_update, added))
         if not len(indices):

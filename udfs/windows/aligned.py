@@ -240,11 +240,11 @@ class AlignedWindows(Kernel):
         return map(self._results, results.parts())
 
     def _results(self, firing: Firing) -> pa.Table:
-        found = self._counted.finish(firing.accumulators)
-        values = found.select(self.aggregates.results.names)
+        finished = self._counted.finish(firing.accumulators)
+        values = finished.select(self.aggregates.results.names)
         columns = [*firing.keys.columns, *map(bounds, self._bounds(firing.end)), *values.columns]
         results = pa.Table.from_arrays(columns, schema=self.output)
-        return results.filter(pa.array(rows_there(found) > 0)) if self.aggregates.updating else results
+        return results.filter(pa.array(rows_there(finished) > 0)) if self.aggregates.updating else results
 
     def _bounds(self, end: Times) -> tuple[Times, Times]:
         zone = self.assigner.zone

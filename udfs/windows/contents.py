@@ -113,8 +113,8 @@ class Accumulated:
 
     @cached_property
     def measured(self) -> Aggregates:
-        found = with_bounds(self.aggregates, self.time)
-        return counted(found) if found.updating else found
+        aggregates = with_bounds(self.aggregates, self.time)
+        return counted(aggregates) if aggregates.updating else aggregates
 
     def pane_of(self, results: pa.Table) -> Pane:
         """Firings of ``measured``."""

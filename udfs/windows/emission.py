@@ -111,8 +111,8 @@ class Emission:
         newest = _newest(of)
         instances.keep_last(of[newest], rows.take(newest), there[newest])
         order = np.argsort(np.concatenate([2 * withdrawn, 2 * added + 1]), kind="stable")
-        both = pa.concat_tables([taken_back.rows, new.rows]).combine_chunks()
-        return Emitted(both.take(order), np.concatenate([taken_back.when, new.when])[order])
+        emitted = pa.concat_tables([taken_back.rows, new.rows]).combine_chunks()
+        return Emitted(emitted.take(order), np.concatenate([taken_back.when, new.when])[order])
 
     def _changed(self, instances: Instances, firings: Firings, there: Values) -> tuple[Values, Values]:
         """The firings that change what was emitted last, and of each of these whether something was. ``there``: the

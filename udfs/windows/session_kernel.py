@@ -137,12 +137,12 @@ class SessionKernel(Kernel):
 
     def _results(self, rows: pa.Table) -> pa.Table:
         accumulators = rows.select(self._function.accumulators.names)
-        found = self._function.finish(accumulators)
-        values = found.select(self.function.results.names).columns
+        finished = self._function.finish(accumulators)
+        values = finished.select(self.function.results.names).columns
         start, end = (bounds(rows.column(name).to_numpy()) for name in (START, END))
         columns = [*rows.select(list(self.keys)).columns, start, end, *values]
         results = pa.Table.from_arrays(columns, schema=self.output)
-        return results.filter(pa.array(rows_there(found) > 0)) if self.function.updating else results
+        return results.filter(pa.array(rows_there(finished) > 0)) if self.function.updating else results
 
     def _rows(self, keys: pa.Table, live: Live) -> pa.Table:
         _, start, end = live.windows

@@ -42,8 +42,8 @@ def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callab
 def rows_of_tables(scans: Iterable[Scan]) -> int | None:
     """How many rows there are to read; None where a table does not tell."""
     counts = [connector(scan.table.connector).row_count(scan.table) for scan in scans]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    told = [count for count in counts if count is not None]
+    return sum(told) if len(told) == len(counts) else None
 
 
 def tasks_done(spark: SparkSession, group: str) -> Share | None:

@@ -211,7 +211,7 @@ class Above:
         source, name = node_and_name
         if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
             return None
-        if not self.whole.tells_alone(source):
+        if source.domain not in self.awaited | awaited_by(node) or not self.whole.tells_alone(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
 

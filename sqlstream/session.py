@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
+from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
@@ -19,6 +21,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
+from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
@@ -29,10 +32,14 @@ from sqlstream.statements.definitions import CreatedAs, create_table, table_of_c
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
+from sqlstream.statements.materialized_views import materialized_named
 from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
 from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
 from sqlstream.udfs.functions import describe
+from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.udfs.hiding import hiding
+from sqlstream.views.keeping import Views, ViewStatus
+from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -84,6 +91,7 @@ class Session:
         self._runner = Runner(spark)
         self._start_spark_for_catalogs()
         self._batches = Batches(self._runner)
+        self.views = Views(self._runner)
         self._closed = False
         self.also_known: Callable[[], Sequence[ControlledJob]] = tuple
         """Jobs that SHOW JOBS lists beside those of the session and of its checkpoint directory."""
@@ -118,6 +126,14 @@ class Session:
                 return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
+            case nodes.CreateMaterializedView():
+                return self.views.create(statement, text, self.workspace) or OK
+            case nodes.AlterMaterializedView():
+                self.views.alter(statement, text, self.workspace)
+                return OK
+            case nodes.Drop(kind=kind) if kind in KINDS:
+                self.views.drop(statement, self.workspace)
+                return OK
             case nodes.CompilePlan() | nodes.ExecutePlan():
                 return self._plan_in_file(statement)
             case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
@@ -126,7 +142,7 @@ class Session:
             return job_statement(statement, self._known_jobs())
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
-        return inspect_statement(statement, self.workspace)
+        return inspect_statement(statement, self.workspace, self._status_of)
 
     def _done_at_once(self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest) -> Rows:
         match statement:
@@ -162,6 +178,7 @@ class Session:
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
             plan = chosen(statement, self.workspace)
+            self._reach(plan)
             if isinstance(plan, Batch):
                 return self._batches.dataframe(plan, self.workspace)
             assert isinstance(plan, Output)
@@ -259,12 +276,24 @@ class Session:
             define(statement, trial, text)
             with hiding(trial.settings.secrets):
                 self._runner.spark.apply(trial.settings)
+        if isinstance(statement, nodes.Drop) and statement.cascade:
+            self._drop_views_of(statement)
         before = self._table_before(statement)
         changed = define(statement, self.workspace, text)
         for table in before:
             self._forget_rows(statement, table, changed)
         note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
         return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
+
+    def _drop_views_of(self, statement: nodes.Drop) -> None:
+        catalog = self.workspace.catalog
+        with suppress(BindError):  # which the statement itself tells
+            namespace = catalog.namespace(statement.name)
+            if namespace != catalog.current:  # which is not dropped
+                self.views.drop_in(namespace, self.workspace)
+
+    def _status_of(self, name: nodes.Name) -> ViewStatus:
+        return self.views.status(materialized_named(name, self.workspace), self.workspace)
 
     def _table_before(self, statement: nodes.Statement) -> list[Table]:
         """The tables that a definition drops, replaces or renames."""
@@ -314,6 +343,7 @@ class Session:
         workspace = workspace or self.workspace
         plan = planned(statement, workspace)
         replaced = overwritten_table(statement, workspace.catalog)
+        self._reach(plan)
         if isinstance(plan, Batch):  # old rows go when the new ones are known
             job = self._batches.insert(plan, workspace, text, before=lambda: self._truncate(replaced))
         else:
@@ -323,6 +353,11 @@ class Session:
         if workspace.settings["table.dml-sync"]:
             job.wait()
         return job
+
+    def _reach(self, plan: Root | Batch) -> None:
+        """The server that keeps views runs, where the plan reads some."""
+        tables = plan.tables if isinstance(plan, Batch) else (*scanned_tables(plan), *looked_up_tables(plan))
+        reach((*tables, *(() if isinstance(plan, Batch) else side_tables(plan))), self.workspace.settings)
 
     def _truncate(self, table: Table | None) -> None:
         if table is None:
@@ -360,6 +395,7 @@ class Session:
 
     def _query(self, statement: nodes.Query, text: str) -> Query:
         plan = chosen(statement, self.workspace)
+        self._reach(plan)
         if isinstance(plan, Batch):
             run, columns = self._batches.start(plan, self.workspace, text)
             return Query(run, columns, self._time_zone)

@@ -16,6 +16,7 @@ from sqlstream.options import (
     BOOLEAN,
     DURATION,
     FACTOR,
+    NAME,
     NOT_EXECUTED,
     PATH,
     RATIO,
@@ -241,6 +242,18 @@ OPTIONS = (
         "Who reads Parquet files on this machine for windows over columns that are no expressions: the exchange of the "
         "columnar gear itself, in columns, or Spark.",
         "auto",
+    ),
+    Option(
+        "sqlstream.views.dir",
+        PATH,
+        "Where materialized views keep the checkpoints of their jobs, without 'execution.checkpointing.dir', and the "
+        "embedded database. Not given, views in the user's state directory.",
+    ),
+    Option(
+        "sqlstream.views.url",
+        NAME,
+        "The PostgreSQL server that materialized views are kept in: postgresql://user@host:5432/database. Not given, "
+        "that of the environment variable SQLSTREAM_VIEWS_URL, or else one of this machine that is started.",
     ),
     *TUNING,
     Option(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlstream.catalog import Catalog
 from sqlstream.catalogs.in_memory import InMemory
+from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.statements_of import create_table
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.nodes import Statement
@@ -16,8 +17,8 @@ from sqlstream.settings import JOBS_OF_SHELL
 from sqlstream.statements.defining import DEFINITIONS
 
 _Named = (
-    nodes.CreateTable | nodes.CreateView | nodes.CreateFunction | nodes.CreateDatabase | nodes.Drop | nodes.AlterTable
-    | nodes.AlterView | nodes.AlterFunction | nodes.AlterDatabase
+    nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction | nodes.CreateDatabase
+    | nodes.Drop | nodes.AlterTable | nodes.AlterView | nodes.AlterFunction | nodes.AlterDatabase
 )  # fmt: skip
 
 
@@ -30,15 +31,19 @@ class Definitions:
 
     def add(self, statement: Statement, catalog: Catalog) -> None:
         """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
-        if not isinstance(statement, DEFINITIONS) or isinstance(statement, nodes.Set | nodes.Reset):
+        if not isinstance(statement, (*DEFINITIONS, nodes.CreateMaterializedView)):
+            return
+        if isinstance(statement, nodes.Set | nodes.Reset):
             return
         if isinstance(statement, _Named) and _lasts(statement, catalog):
             return
+        if isinstance(statement, nodes.CreateMaterializedView):  # its job runs here, or elsewhere: there only its rows
+            statement = replace(_table(statement.name, catalog), replace=statement.replace)
+        if isinstance(statement, nodes.Drop) and statement.kind in KINDS:
+            statement = replace(statement, kind="TABLE")
         if isinstance(statement, nodes.CreateTable) and statement.query is not None:
-            table = catalog.required(statement.name)
-            assert isinstance(table, Table)
             exists, temporary = statement.if_not_exists, statement.temporary
-            statement = replace(create_table(table), name=statement.name, if_not_exists=exists, temporary=temporary)
+            statement = replace(_table(statement.name, catalog), if_not_exists=exists, temporary=temporary)
         self._statements.append(statement)
 
     def script(self, settings: Mapping[str, str], statement: Statement) -> str:
@@ -46,6 +51,13 @@ class Definitions:
         given = {key: value for key, value in settings.items() if key != JOBS_OF_SHELL}
         sets = [f"SET {quote_string(key)} = {quote_string(value)}" for key, value in given.items()]
         return "".join(f"{text};\n" for text in [*sets, *map(to_sql, self._statements), to_sql(statement)])
+
+
+
+def _table(name: nodes.Name, catalog: Catalog) -> nodes.CreateTable:
+    table = catalog.required(name)
+    assert isinstance(table, Table)
+    return replace(create_table(table), name=name)
 
 
 def _lasts(statement: _Named, catalog: Catalog) -> bool:

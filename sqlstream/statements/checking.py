@@ -15,6 +15,7 @@ from sqlstream.statements.definitions import create_table, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
+from sqlstream.statements.materialized_views import altered, declared_materialized, materialized_named
 from sqlstream.statements.mocking import bind_unit_test
 from sqlstream.statements.plan_files import planned
 from sqlstream.statements.replacing_rows import truncated_table
@@ -22,6 +23,9 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+
+_NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction
 
 
 @with_room
@@ -39,7 +43,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
             defined = False
-        if not defined and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+        if not defined and isinstance(statement, _NAMED):
             broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
@@ -60,6 +64,20 @@ def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratc
     return True
 
 
+def _check_materialized(statement: nodes.CreateMaterializedView, scratch: Workspace, text: str) -> None:
+    view = declared_materialized(statement, scratch, text)
+    exists = statement.if_not_exists
+    scratch.catalog.create(
+        statement.name, view.table, if_not_exists=exists, replace=statement.replace, stored=view.stored
+    )
+
+
+def _check_altered(statement: nodes.AlterMaterializedView, scratch: Workspace, text: str) -> None:
+    view = materialized_named(statement.name, scratch)
+    if statement.query is not None:
+        _check_materialized(altered(view, statement), scratch, text)
+
+
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
     """False where what the statement defines stays unknown."""
     match statement:
@@ -69,6 +87,10 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
             bind_unit_test(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
+        case nodes.CreateMaterializedView():
+            _check_materialized(statement, scratch, text)
+        case nodes.AlterMaterializedView():
+            _check_altered(statement, scratch, text)
         case nodes.Explain():
             checked_plan(statement, scratch)
         case nodes.CompilePlan():

@@ -978,7 +978,8 @@ class NameFilter(Node):
 class Show(Node):
     """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, CATALOGS, DATABASES, JOBS, CHECKPOINTS,
     COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, [FULL] MODULES, JARS, PROCEDURES, MODELS, MATERIALIZED VIEWS,
-    MATERIALIZED TABLES, STREAMING TABLES, CREATE TABLE|VIEW|CATALOG|MATERIALIZED VIEW and the like. ``name`` is what it shows, of TABLES and the like the database, of DATABASES the catalog;
+    MATERIALIZED TABLES, STREAMING TABLES, CREATE TABLE|VIEW|CATALOG|MATERIALIZED VIEW and the like. ``name`` is what it
+    shows, of TABLES and the like the database, of DATABASES the catalog;
     ``partition`` stands behind PARTITIONS."""
 
     what: str
@@ -1052,9 +1053,9 @@ class Use(Node):
 
 
 Statement = (
-    CreateTable | CreateView | CreateMaterializedView | CreateFunction | CreateCatalog | CreateDatabase | Drop | AlterTable
-    | AlterView | AlterMaterializedView
-    | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | UnitTest | Query | Explain
+    CreateTable | CreateView | CreateMaterializedView | CreateFunction | CreateCatalog | CreateDatabase | Drop
+    | AlterTable | AlterView | AlterMaterializedView | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert
+    | StatementSet | UnitTest | Query | Explain
     | Show | Describe | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan
     | ExecutePlan
 )  # fmt: skip

@@ -37,9 +37,7 @@ class TableParser(ClauseParser):
         alias_tokens = kwargs.get("alias_tokens")
         self._skip_stream_keyword()
         table = self._marked(
-            lambda: (
-                self._table_of_stream(alias_tokens) or self._table_function(alias_tokens) or read(*args, **kwargs)
-            )
+            lambda: self._table_of_stream(alias_tokens) or self._table_function(alias_tokens) or read(*args, **kwargs)
         )
         if isinstance(table, exp.Expression):
             self._table_clauses(table)
@@ -62,7 +60,7 @@ class TableParser(ClauseParser):
         return self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "STREAM"
 
     def _skip_stream_keyword(self) -> None:
-        """``FROM STREAM t`` is ``FROM t``, because every table is a stream; it would be a table "STREAM" with an alias."""
+        """``FROM STREAM t`` is ``FROM t``: every table is a stream. It would be a table "STREAM" with an alias."""
         if not self._at_stream_keyword() or self._next.token_type not in _AFTER_STREAM:
             return
         self._advance()
@@ -74,7 +72,7 @@ class TableParser(ClauseParser):
         if not self._at_stream_keyword() or self._next.token_type != TokenType.L_PAREN:
             return None
         self._advance(2)
-        table = self._parse_table_parts()
+        table: exp.Expression = self._parse_table_parts()
         self._match_r_paren()
         alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
         if alias:

@@ -610,8 +610,9 @@ def _called(item: Item, path: Path) -> Item:
 def kind_of(item: Item | Entry) -> str:
     """The word for what it is, in lower case."""
     match item:
-        case Bound(stored=Stored(statement=nodes.CreateMaterializedView() as statement)) | Stored(
-            statement=nodes.CreateMaterializedView() as statement
+        case (
+            Bound(stored=Stored(statement=nodes.CreateMaterializedView() as statement))
+            | Stored(statement=nodes.CreateMaterializedView() as statement)
         ):
             return statement.kind.lower()
         case Bound(item=bound):

@@ -35,8 +35,8 @@ from sqlstream.statements.job_statements import is_job_statement, job_statement
 from sqlstream.statements.materialized_views import materialized_named
 from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
 from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
-from sqlstream.udfs.functions import describe
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
+from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.views.keeping import Views, ViewStatus
 from sqlstream.views.server import reach
@@ -126,18 +126,12 @@ class Session:
                 return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
-            case nodes.CreateMaterializedView():
-                return self.views.create(statement, text, self.workspace) or OK
-            case nodes.AlterMaterializedView():
-                self.views.alter(statement, text, self.workspace)
-                return OK
-            case nodes.Drop(kind=kind) if kind in KINDS:
-                self.views.drop(statement, self.workspace)
-                return OK
             case nodes.CompilePlan() | nodes.ExecutePlan():
                 return self._plan_in_file(statement)
             case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
                 return self._done_at_once(statement)
+        if isinstance(statement, nodes.CreateMaterializedView | nodes.AlterMaterializedView):
+            return self.views.execute(statement, text, self.workspace) or OK
         if is_job_statement(statement):
             return job_statement(statement, self._known_jobs())
         if isinstance(statement, DEFINITIONS):
@@ -276,8 +270,8 @@ class Session:
             define(statement, trial, text)
             with hiding(trial.settings.secrets):
                 self._runner.spark.apply(trial.settings)
-        if isinstance(statement, nodes.Drop) and statement.cascade:
-            self._drop_views_of(statement)
+        if isinstance(statement, nodes.Drop):
+            self._drop_views(statement)
         before = self._table_before(statement)
         changed = define(statement, self.workspace, text)
         for table in before:
@@ -285,7 +279,12 @@ class Session:
         note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
         return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
 
-    def _drop_views_of(self, statement: nodes.Drop) -> None:
+    def _drop_views(self, statement: nodes.Drop) -> None:
+        """The jobs and rows of materialized views, as far as the statement drops some."""
+        if statement.kind in KINDS:
+            self.views.drop(statement.name, self.workspace)
+        if not statement.cascade:
+            return
         catalog = self.workspace.catalog
         with suppress(BindError):  # which the statement itself tells
             namespace = catalog.namespace(statement.name)

@@ -25,11 +25,20 @@ from sqlstream.connectors.postgres_server import (
     unique_keys,
 )
 from sqlstream.connectors.postgres_sink import PostgresWriter
-from sqlstream.connectors.postgres_tables import INDEXES, create_table, create_table_text, drop_table, exists, has_null_keys, innermost
+from sqlstream.connectors.postgres_tables import (
+    INDEXES,
+    create_table,
+    create_table_text,
+    drop_table,
+    exists,
+    has_null_keys,
+    innermost,
+)
 from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
 from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.postgres import DIALECT, PostgresSource
 

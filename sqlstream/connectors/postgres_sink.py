@@ -43,7 +43,8 @@ _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"
 class PostgresWriter:
     """``columns``: name in the rows, name there, declared type. ``keys``: names there; none: rows are only added.
 
-    ``null_keys``: a key may be NULL. ``run`` tells apart the jobs whose batches have the same numbers: it lives as long as the checkpoint does.
+    ``null_keys``: a key may be NULL. ``run`` tells apart the jobs whose batches have the same numbers: it lives as long
+    as the checkpoint does.
     """
 
     name: str

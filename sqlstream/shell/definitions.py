@@ -31,9 +31,8 @@ class Definitions:
 
     def add(self, statement: Statement, catalog: Catalog) -> None:
         """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
-        if not isinstance(statement, (*DEFINITIONS, nodes.CreateMaterializedView)):
-            return
-        if isinstance(statement, nodes.Set | nodes.Reset):
+        passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
+        if not isinstance(statement, DEFINITIONS) or isinstance(statement, passing):
             return
         if isinstance(statement, _Named) and _lasts(statement, catalog):
             return
@@ -51,7 +50,6 @@ class Definitions:
         given = {key: value for key, value in settings.items() if key != JOBS_OF_SHELL}
         sets = [f"SET {quote_string(key)} = {quote_string(value)}" for key, value in given.items()]
         return "".join(f"{text};\n" for text in [*sets, *map(to_sql, self._statements), to_sql(statement)])
-
 
 
 def _table(name: nodes.Name, catalog: Catalog) -> nodes.CreateTable:

@@ -15,7 +15,6 @@ from sqlstream.statements.definitions import create_table, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
-from sqlstream.statements.materialized_views import altered, declared_materialized, materialized_named
 from sqlstream.statements.mocking import bind_unit_test
 from sqlstream.statements.plan_files import planned
 from sqlstream.statements.replacing_rows import truncated_table
@@ -64,20 +63,6 @@ def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratc
     return True
 
 
-def _check_materialized(statement: nodes.CreateMaterializedView, scratch: Workspace, text: str) -> None:
-    view = declared_materialized(statement, scratch, text)
-    exists = statement.if_not_exists
-    scratch.catalog.create(
-        statement.name, view.table, if_not_exists=exists, replace=statement.replace, stored=view.stored
-    )
-
-
-def _check_altered(statement: nodes.AlterMaterializedView, scratch: Workspace, text: str) -> None:
-    view = materialized_named(statement.name, scratch)
-    if statement.query is not None:
-        _check_materialized(altered(view, statement), scratch, text)
-
-
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
     """False where what the statement defines stays unknown."""
     match statement:
@@ -87,10 +72,6 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
             bind_unit_test(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
-        case nodes.CreateMaterializedView():
-            _check_materialized(statement, scratch, text)
-        case nodes.AlterMaterializedView():
-            _check_altered(statement, scratch, text)
         case nodes.Explain():
             checked_plan(statement, scratch)
         case nodes.CompilePlan():

@@ -23,9 +23,7 @@ from sqlstream.workspace import Workspace
 UNKNOWN_COLUMNS = "SS601"
 
 
-def inspect_statement(
-    statement: nodes.Statement, workspace: Workspace, status_of: StatusOf | None = None
-) -> Rows:
+def inspect_statement(statement: nodes.Statement, workspace: Workspace, status_of: StatusOf | None = None) -> Rows:
     """What the statement shows. UnsupportedError for statements that are not executed. ``status_of``: how materialized
     views are doing; without it nobody is asked."""
     refuse_statement(statement)

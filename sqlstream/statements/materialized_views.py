@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlstream.catalog import Path, definition_of_view, full_name
+from sqlglot import exp
+
+from sqlstream.catalog import Catalog, Path, definition_of_view, full_name
 from sqlstream.catalogs.materialized import materialized_table
 from sqlstream.catalogs.qualifying import qualified
 from sqlstream.catalogs.store import Stored
@@ -18,7 +20,7 @@ from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import plan_of
 from sqlstream.results import key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
-from sqlstream.statements.definitions import bare
+from sqlstream.statements.definitions import Defined, bare, define
 from sqlstream.table_uses import looked_up_tables, scanned_tables
 from sqlstream.workspace import Workspace
 
@@ -52,15 +54,34 @@ class MaterializedView:
         return full_name(self.path)
 
 
-def declared_materialized(
-    statement: nodes.CreateMaterializedView, workspace: Workspace, text: str
-) -> MaterializedView:
+@define.register
+def _(statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> Defined:
+    """In the catalog alone, as a script that is only checked does."""
+    view = declared_materialized(statement, workspace, text)
+    created = workspace.catalog.create(
+        statement.name,
+        view.table,
+        if_not_exists=statement.if_not_exists,
+        replace=statement.replace,
+        stored=view.stored,
+    )
+    return view.table if created else None
+
+
+@define.register
+def _(statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
+    view = materialized_named(statement.name, workspace)
+    return view.table if statement.query is None else define(altered(view, statement), workspace, text)
+
+
+def declared_materialized(statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> MaterializedView:
     """The view that the statement declares. SqlStreamError with what is wrong with its query, or its table."""
     catalog = workspace.catalog
     path = catalog.path(statement.name)
     if statement.refresh_mode not in (None, "CONTINUOUS"):
         raise _not_continuous(statement)
     freshness_ms(statement)
+    _refuse_itself(statement, path, catalog)
     plan = _plan_of_query(statement, path, workspace)
     columns = tuple(_columns(statement, plan))
     key = statement.primary_key or tuple(_key(statement, plan, [c.name for c in columns]))
@@ -109,8 +130,7 @@ def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Wor
     plan = plan_of(insert, inside)
     assert isinstance(plan, Insert)
     if any(table.name == view.name for table in (*scanned_tables(plan.input), *looked_up_tables(plan.input))):
-        message = f'the query of "{view.name}" reads the view itself'
-        raise BindError(OF_ITSELF, message, view.statement.name.span, hint="Give the view another name.")
+        raise _of_itself(view.statement, view.name)
     return plan, inside
 
 
@@ -148,6 +168,24 @@ def freshness_ms(statement: nodes.CreateMaterializedView) -> int | None:
     return ms
 
 
+def _refuse_itself(statement: nodes.CreateMaterializedView, path: Path, catalog: Catalog) -> None:
+    """BindError SS693 for a query that names the view, which it may replace."""
+    own = {cte.alias.casefold() for cte in statement.query.find_all(exp.CTE)}
+    wanted = [part.casefold() for part in path]
+    for table in statement.query.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and (table.db or table.name.casefold() not in own):
+            parts = [part.name.casefold() for part in table.parts]
+            current = [part.casefold() for part in catalog.current]
+            if [*[*current, ""][: 3 - len(parts)], *parts] == wanted:
+                raise _of_itself(statement, full_name(path))
+
+
+def _of_itself(statement: nodes.CreateMaterializedView, name: str) -> SqlStreamError:
+    message = f'the query of "{name}" reads the view itself'
+    diagnostic = Diagnostic(OF_ITSELF, message, statement.name.span, hint="Give the view another name.")
+    return SqlStreamError.of([diagnostic])
+
+
 def _not_continuous(statement: nodes.CreateMaterializedView) -> UnsupportedError:
     mode = statement.refresh_mode
     if mode != "FULL":
@@ -179,6 +217,9 @@ def _columns(statement: nodes.CreateMaterializedView, plan: Output) -> Iterator[
         column = given[position] if given else nodes.NamedColumn(name, span=statement.name.span)
         if isinstance(column, nodes.PhysicalColumn):
             yield column
+        elif field.type.is_unknown:
+            message = f'the type of column "{column.name}" of "{statement.name}" is known to Spark alone'
+            raise BindError(_WRONG_COLUMNS, message, statement.name.span, hint="Give it one: CAST(… AS STRING).")
         else:
             yield nodes.PhysicalColumn(column.name, field.type.to_sqlglot(), field.nullable, span=column.span)
 

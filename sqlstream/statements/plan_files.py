@@ -50,7 +50,6 @@ def planned(statement: Compiled | nodes.Query, workspace: Workspace) -> Root | B
     return chosen(statement, workspace)
 
 
-
 def _targets(statement: Compiled, workspace: Workspace) -> list[Table]:
     """The tables that are written, as far as there are such."""
     inserts = statement.inserts if isinstance(statement, nodes.StatementSet) else (statement,)

@@ -199,7 +199,7 @@ def describe_table(table: Table) -> Rows:
 
 def _described(column: Column, table: Table) -> tuple[str | None, ...]:
     key = f"PRI({', '.join(table.primary_key)})" if column.name in table.primary_key else None
-    nullable = column.nullable and key is None
+    nullable = column.nullable and (key is None or table.materialized)  # as keys of GROUP BY may be
     return (
         column.name,
         (column.declared or column.type.ddl()) + _TIME_MARKS[column.time],

@@ -223,7 +223,9 @@ def _make_enterable(folder: Path) -> None:
     closed = next((parent for parent in folder.parents if not parent.stat().st_mode & 0o001), None)
     if closed is not None:
         message = f'root runs PostgreSQL as the user "{_OWNER}", who may not enter "{closed}"'
-        hint = f"SET 'sqlstream.views.dir' to a directory that all users may enter, or run it as another user. {_ANOTHER}"
+        hint = (
+            f"SET 'sqlstream.views.dir' to a directory that all users may enter, or run it as another user. {_ANOTHER}"
+        )
         raise ExecutionError(NO_SERVER, message, hint=hint)
     shutil.chown(folder, _OWNER)
     folder.chmod(0o711)

@@ -67,6 +67,15 @@ class Views:
 
     # --- statements ---
 
+    def execute(
+        self, statement: nodes.CreateMaterializedView | nodes.AlterMaterializedView, text: str, workspace: Workspace
+    ) -> Job | None:
+        """The job that a CREATE has started; None where it has not, and for ALTER."""
+        if isinstance(statement, nodes.CreateMaterializedView):
+            return self.create(statement, text, workspace)
+        self.alter(statement, text, workspace)
+        return None
+
     def create(self, statement: nodes.CreateMaterializedView, text: str, workspace: Workspace) -> Job | None:
         """The job of the view; None where it is another process's, is suspended, or where the view was there."""
         catalog = workspace.catalog
@@ -83,7 +92,7 @@ class Views:
         )
         assert created
         try:
-            return self._begin(view, workspace, anew=statement.replace)
+            return self.begin(view, workspace, anew=statement.replace)
         except SqlStreamError:
             if before is None:
                 catalog.drop(view.statement.kind, statement.name)
@@ -102,14 +111,13 @@ class Views:
                 assert statement.query is not None
                 self.create(altered(view, statement), text, workspace)
 
-    def drop(self, statement: nodes.Drop, workspace: Workspace) -> None:
-        catalog = workspace.catalog
-        view = None
-        with suppress(SqlStreamError):  # there is none, or its definition cannot be read
-            view = materialized_named(statement.name, workspace)
-        if view is not None and not statement.temporary:
-            self._remove(view, workspace)
-        catalog.drop(statement.kind, statement.name, if_exists=statement.if_exists, temporary=statement.temporary)
+    def drop(self, name: nodes.Name, workspace: Workspace) -> None:
+        """The job stops, and the rows go; nothing where the name is that of no view, which the catalog tells."""
+        try:
+            view = materialized_named(name, workspace)
+        except SqlStreamError:  # there is none, or its definition cannot be read
+            return
+        self._remove(view, workspace)
 
     def drop_in(self, namespace: tuple[str, str], workspace: Workspace) -> None:
         """All views of a database, which goes with all that is in it."""
@@ -150,17 +158,19 @@ class Views:
         storage = self._storage(view, workspace)
         state = read_state(storage) or ViewState(digest_of(view.statement))
         write_state(storage, replace(state, suspended=False))
-        return self._begin(view, workspace)
+        return self.begin(view, workspace)
 
     def is_suspended(self, view: MaterializedView, workspace: Workspace) -> bool:
         state = read_state(self._storage(view, workspace))
         return state is not None and state.suspended
 
-    def _begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
+    def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
         """The job goes on from the checkpoint, or begins. ``anew``: what another view has left under the name goes.
 
         ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table of somebody else.
         """
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
         digest, state = digest_of(view.statement), read_state(storage)
@@ -186,7 +196,7 @@ class Views:
             if fresh and storage.can_remove:
                 with suppress(SqlStreamError):
                     targets.remove(view.table)
-                    storage.remove("")
+                    remove_job_folder(storage)
             raise
 
     @property
@@ -221,7 +231,7 @@ class Views:
         if job is not None and job.record.is_running:
             job.checkpoint()
             return
-        started = self._begin(view, workspace)
+        started = self.begin(view, workspace)
         if started is not None and started.is_bounded:
             started.wait()
         elif started is not None:
@@ -234,6 +244,8 @@ class Views:
 
     def _remove(self, view: MaterializedView, workspace: Workspace) -> None:
         """The job stops, the table and the checkpoint go."""
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
         if not storage.can_remove:
@@ -241,11 +253,11 @@ class Views:
             raise BindError(CANNOT_DELETE, message, view.statement.name.span, hint="Delete it by hand first.")
         self._stop(view, storage)
         targets.remove(view.table)
-        storage.remove("")
+        remove_job_folder(storage)
 
     def _require_free(self, view: MaterializedView, storage: Storage, *, anew: bool) -> None:
         if not targets.is_there(view.table):
-            return
+            return None
         if anew:
             return targets.remove(view.table)
         place = view.table.option("table-name") or view.table.option("path")
@@ -285,7 +297,6 @@ class Views:
         with suppress(ExecutionError):
             record = read_record(storage)
         return own if record is None else RecordedJob(record, storage)
-
 
 
 def _another(view: MaterializedView) -> ExecutionError:

@@ -87,8 +87,11 @@ class Serving:
         """Start what has ended and is to run, once its time has come."""
         now = time.monotonic()
         for served in self._served:
-            if now >= served.attempt.at and self._is_to_start(served):
-                self._start(served)
+            try:
+                if now >= served.attempt.at and self._is_to_start(served):
+                    self._start(served)
+            except SqlStreamError as error:  # of the record of a job, which may be read again in a moment
+                self._failed(served, str(error))
 
     def _is_to_start(self, served: _Served) -> bool:
         job = served.job
@@ -105,7 +108,7 @@ class Serving:
             self._failed(served, str(served.job.exception))
         try:
             if served.view is not None:
-                served.job = session.views.resume(served.view, session.workspace) or served.job
+                served.job = session.views.begin(served.view, session.workspace) or served.job
             else:
                 result = session.execute(served.statement, served.text)
                 served.job = result if isinstance(result, Job) else None

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs.checkpoints.damage import damaged
+from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.records.processes import Process
 from sqlstream.udfs.texts import json_of
-
-FILE = "view.json"
 
 
 @dataclass(frozen=True)

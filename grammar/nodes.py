@@ -959,7 +959,7 @@ class Explain(Node):
     """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
     behind the first."""
 
-    statement: Query | Insert | StatementSet | CreateTable | ExecutePlan
+    statement: Query | Insert | StatementSet | CreateTable | CreateMaterializedView | ExecutePlan
     format: str = "TEXT"
     stage: str = "OPTIMIZED"
     more: tuple[str, ...] = ()

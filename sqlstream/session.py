@@ -58,6 +58,8 @@ FAILED_TEST = "SS498"
 
 OK = Rows.of_text(("result",), (("OK",),))
 
+_PLANNED = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable | nodes.CreateMaterializedView
+
 
 def connect(
     spark: SparkSession | str | None = None, *, project: str | os.PathLike[str] | None = None, **options: str
@@ -184,7 +186,7 @@ class Session:
         """The plan of one statement; ``format`` and ``stage`` as in EXPLAIN."""
         try:
             statement = _only(text)
-            if not isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable):
+            if not isinstance(statement, _PLANNED):
                 raise BindError(NO_STATEMENT, "only queries and INSERT have a plan", statement.span)
             return self._explained(nodes.Explain(statement, format.upper(), stage.upper(), span=statement.span))
         except SqlStreamError as error:

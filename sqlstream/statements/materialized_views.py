@@ -123,15 +123,19 @@ def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> n
 def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Workspace]:
     """The plan that keeps the view, and the workspace that it runs with: materialized views that the query reads are
     queries there, so that the view gets their changes, and no other writes to its table."""
-    inside = workspace_of(view, workspace)
-    insert = nodes.Insert(
-        nodes.Name(view.path, span=view.statement.name.span), view.statement.query, span=view.statement.span
-    )
+    insert, inside = statement_of(view, workspace)
     plan = plan_of(insert, inside)
     assert isinstance(plan, Insert)
     if any(table.name == view.name for table in (*scanned_tables(plan.input), *looked_up_tables(plan.input))):
         raise _of_itself(view.statement, view.name)
     return plan, inside
+
+
+def statement_of(view: MaterializedView, workspace: Workspace) -> tuple[nodes.Insert, Workspace]:
+    """The INSERT that keeps the view, and the workspace that it is planned in."""
+    statement = view.statement
+    insert = nodes.Insert(nodes.Name(view.path, span=statement.name.span), statement.query, span=statement.span)
+    return insert, workspace_of(view, workspace)
 
 
 def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:

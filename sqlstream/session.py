@@ -38,7 +38,6 @@ from sqlstream.statements.replacing_rows import overwritten_table, truncated_tab
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
-from sqlstream.views.keeping import Views, ViewStatus
 from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from sqlstream.jobs import Job
     from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.views.keeping import Views, ViewStatus
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -93,7 +93,7 @@ class Session:
         self._runner = Runner(spark)
         self._start_spark_for_catalogs()
         self._batches = Batches(self._runner)
-        self.views = Views(self._runner)
+        self._views: Views | None = None
         self._closed = False
         self.also_known: Callable[[], Sequence[ControlledJob]] = tuple
         """Jobs that SHOW JOBS lists beside those of the session and of its checkpoint directory."""
@@ -216,6 +216,15 @@ class Session:
 
     def _start_spark_for_catalogs(self) -> None:
         self.workspace.catalog.spark = lambda: self._runner.spark.get(self.workspace.settings)
+
+    @property
+    def views(self) -> Views:
+        """The materialized views, which load what no other statement needs."""
+        if self._views is None:
+            from sqlstream.views.keeping import Views
+
+            self._views = Views(self._runner)
+        return self._views
 
     @property
     def spark(self) -> SparkSession:

@@ -236,6 +236,9 @@ def _key(statement: nodes.CreateMaterializedView, plan: Output, names: list[str]
     positions = key_of(plan)
     if not positions:
         message = f'the query of "{statement.name}" changes rows, and gives no key of them'
-        hint = "Select all columns of its GROUP BY, of the keys that it joins by, or of its PARTITION BY and rank."
+        hint = (
+            "Select all columns of its GROUP BY, or of its PARTITION BY with the rank; of a join, keys of both sides. "
+            "A total of all rows has one by a constant: SELECT 'all' AS k, … GROUP BY 'all'."
+        )
         raise SqlStreamError.of([Diagnostic(NO_KEY, message, statement.name.span, hint=hint)])
     return [names[position] for position in positions]

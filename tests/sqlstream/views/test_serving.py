@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -66,6 +67,12 @@ def test_a_server_that_is_killed_goes_on_with_whole_epochs() -> None:
         assert reader.seen.broken == 0
         with pytest.raises(psycopg.OperationalError):
             psycopg.connect(url, connect_timeout=5)
+
+
+def test_the_script_of_the_example_is_right() -> None:
+    script = Path(__file__).parents[3] / "examples" / "views" / "views.sql"
+    done = CliRunner().invoke(commands, ["check", str(script), "--param", "data=/data"])
+    assert (done.exit_code, done.output) == (0, "")
 
 
 def test_mistakes_of_a_script_are_told_before_anything_starts() -> None:

@@ -87,7 +87,8 @@ def test_a_view_follows_its_rows_until_it_is_dropped(
         return server.rows("SELECT * FROM totals ORDER BY shop NULLS LAST")
 
     sold(("north", 1), (None, 2))
-    job = session.sql(TOTALS.replace(" AS SELECT", " COMMENT 'by shop' WITH ('indexes' = 'total') AS SELECT"))
+    with_index = TOTALS.replace(" AS SELECT", " COMMENT 'by shop' WITH ('indexes' = 'total') AS SELECT")
+    job = session.sql(with_index)
     assert isinstance(job, Job)
     assert job.name == "totals"
     until([("north", 1, 1), (None, 1, 2)], totals)
@@ -128,7 +129,7 @@ def test_a_view_follows_its_rows_until_it_is_dropped(
     assert states(session) == {"by_count": "RUNNING", "totals": "RUNNING"}
 
     # the same definition again changes nothing, another one begins anew
-    session.sql(TOTALS.replace("CREATE", "CREATE OR REPLACE"))
+    session.sql(with_index.replace("CREATE", "CREATE OR REPLACE"))
     assert len(totals()) == 4
     replaced = session.sql("CREATE OR REPLACE MATERIALIZED VIEW totals AS SELECT shop FROM sales WHERE amount > 6")
     assert isinstance(replaced, Job)
@@ -169,6 +170,7 @@ def test_a_checkpoint_belongs_to_one_definition(
 
 
 def test_a_catalog_of_files_keeps_the_definition(session: Session, sold: Callable[..., None], tmp_path: Path) -> None:
+    address = session.workspace.settings["sqlstream.views.url"]
     session.sql(f"CREATE CATALOG kept WITH ('type' = 'file', 'path' = '{tmp_path / 'catalog'}')")
     view = "CREATE MATERIALIZED VIEW kept.`default`.totals AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"
     session.sql(f"{view}; ALTER MATERIALIZED VIEW kept.`default`.totals SUSPEND")
@@ -177,6 +179,7 @@ def test_a_catalog_of_files_keeps_the_definition(session: Session, sold: Callabl
         "CREATE MATERIALIZED VIEW totals (\n  shop STRING,\n  n BIGINT NOT NULL,\n  PRIMARY KEY (shop)"
     )
     with sqlstream.connect(session.spark) as later:
+        later.workspace.settings.set("sqlstream.views.url", address)
         later.workspace.settings.set("sqlstream.views.dir", str(tmp_path / "views"))
         later.sql(f"CREATE CATALOG kept WITH ('type' = 'file', 'path' = '{tmp_path / 'catalog'}')")
         later.sql("USE CATALOG kept")

@@ -19,10 +19,10 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, place
+from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, is_there, place
 
 WARM_UP_S = 10.0
-LIMIT_S = 600.0
+LIMIT_S = 1200.0
 
 
 def freshness(rate: int, seconds: float) -> tuple[Sequence[float], int, int, int]:
@@ -30,8 +30,9 @@ def freshness(rate: int, seconds: float) -> tuple[Sequence[float], int, int, int
     with place() as folder:
         server = Server(folder, SCRIPT)
         server.start()
-        reader = Reader(server.url())
-        writer = Writer(folder, rate, 0.1)
+        url = server.url()
+        _wait(partial(is_there, url, "totals"))
+        reader, writer = Reader(url), Writer(folder, rate, 0.1)
         try:
             _wait(lambda: bool(reader.seen.visible))
             time.sleep(WARM_UP_S)
@@ -58,6 +59,7 @@ def kills(times: int, rate: int) -> Table:
         server = Server(folder, SCRIPT + COPIES)
         server.start()
         url = server.url()
+        _wait(partial(is_there, url, "copies"))
         reader, writer = Reader(url), Writer(folder, rate, 0.2)
         try:
             for _ in range(times):

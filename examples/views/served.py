@@ -88,6 +88,15 @@ class Server:
             raise RuntimeError((self.folder / "log").read_text(encoding="utf-8"))
 
 
+def is_there(url: str, table: str) -> bool:
+    """Whether the server has the table of a view."""
+    import psycopg
+
+    with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
+        return connection.execute("SELECT to_regclass(%s)", [table]).fetchone() != (None,)
+    return False
+
+
 class Writer:
     """Puts ``rate`` rows a second into files, one each ``every_s``, until stopped. ``arrived``: when each one came."""
 

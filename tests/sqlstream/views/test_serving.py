@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, place
+from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, is_there, place
 from sqlstream.cli import commands
 from sqlstream.errors import SqlStreamError
 
@@ -40,6 +40,7 @@ def test_a_server_that_is_killed_goes_on_with_whole_epochs() -> None:
         server = Server(folder, SCRIPT + COPIES)
         server.start()
         url = server.url()
+        until(lambda: is_there(url, "copies"))
         reader, writer = Reader(url), Writer(folder, 1000, 0.2)
         try:
             until(lambda: len(reader.seen.epochs) > 1)

@@ -25,7 +25,8 @@ Spark. A job that fails starts again from its checkpoint, at once and then after
 is lost or doubled. INSERT runs, too; a query does not.
 Standard output has two lines, the address of the PostgreSQL server for psql and BI tools and that of the page.
 Without sqlstream.views.url the server is one of this machine that is started, on a port of 127.0.0.1.
-Exit codes: 0 stopped, 1 the SQL is wrong, 2 the command is wrong, 3 Spark or the server did not start.
+Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 the SQL is wrong, 2 the command is wrong, 3 Spark or
+the server did not start.
 
 \b
 Examples:

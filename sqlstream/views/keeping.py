@@ -134,8 +134,10 @@ class Views:
 
     # --- what a view does -------------------------------------------------------------------------------------
 
-    def status(self, view: MaterializedView, workspace: Workspace) -> ViewStatus:
-        """What is known of the view without Spark."""
+    def status(self, view: MaterializedView, workspace: Workspace, *, exact: bool = True) -> ViewStatus:
+        """What is known of the view without Spark; without ``exact`` as it was a moment ago, and cheaper."""
+        from sqlstream.jobs.records.history import read_epochs
+
         storage = self._storage(view, workspace)
         state = read_state(storage)
         job = self._job(view, storage)
@@ -144,7 +146,10 @@ class Views:
             status = _NEVER_STARTED if record is None else record.status
             return ViewStatus(view.name, "SUSPENDED" if state is not None and state.suspended else status)
         suspended = state is not None and state.suspended and not record.is_running
-        newest = next(iter(job.checkpoints()), None) if job is not None else None
+        if exact and job is not None:
+            job.checkpoints()  # writes down the last ones
+        epochs = read_epochs(storage)
+        newest = epochs[max(epochs)] if epochs else None
         return ViewStatus(
             view.name,
             "SUSPENDED" if suspended else record.status,

@@ -16,10 +16,10 @@ from sqlstream.jobs import Job, JobState
 from sqlstream.secrets import shown_script
 from sqlstream.statements.materialized_views import MaterializedView, materialized_named
 from sqlstream.times import time_text, watermark_text
+from sqlstream.views.keeping import ANOTHER_VIEW, OCCUPIED, ViewStatus
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
-    from sqlstream.views.keeping import ViewStatus
 
 NOT_SERVED = "SS489"
 
@@ -98,7 +98,7 @@ class Serving:
         if served.attempt.error is not None:
             return True
         if served.view is not None:
-            status = self._session.views.status(served.view, self._session.workspace)
+            status = self._session.views.status(served.view, self._session.workspace, exact=False)
             return status.state in ("FAILED", "LOST", "STOPPED")
         return job is not None and job.state is JobState.FAILED
 
@@ -114,6 +114,8 @@ class Serving:
                 served.job = result if isinstance(result, Job) else None
                 served.view = self._view_of(served.statement)
         except SqlStreamError as error:
+            if served.view is None and any(d.code in (ANOTHER_VIEW, OCCUPIED) for d in error.diagnostics):
+                raise  # which no second attempt mends
             self._failed(served, str(error.with_source(served.text)))
             return
         attempt.error = None
@@ -140,7 +142,7 @@ class Serving:
     def _facts(self, served: _Served) -> Iterator[tuple[str, Any]]:
         status = None
         if served.view is not None:
-            status = self._session.views.status(served.view, self._session.workspace)
+            status = self._session.views.status(served.view, self._session.workspace, exact=False)
         yield from _told(served, status)
 
 

@@ -73,7 +73,7 @@ def test_a_server_that_is_killed_goes_on_with_whole_epochs() -> None:
 def test_the_script_of_the_example_is_right() -> None:
     script = Path(__file__).parents[3] / "examples" / "views" / "views.sql"
     done = CliRunner().invoke(commands, ["check", str(script), "--param", "data=/data"])
-    assert (done.exit_code, done.output) == (0, "")
+    assert (done.exit_code, done.output) == (0, "no mistakes\n")
 
 
 def test_mistakes_of_a_script_are_told_before_anything_starts() -> None:

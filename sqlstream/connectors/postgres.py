@@ -31,6 +31,7 @@ from sqlstream.connectors.postgres_tables import (
     create_table_text,
     drop_table,
     exists,
+    has_epochs,
     has_null_keys,
     innermost,
 )
@@ -136,6 +137,13 @@ def is_stored(table: Table) -> bool:
     values, connection = _opened(table)
     with connected(table.name, connection, values["statement-timeout"]) as server:
         return exists(server, values["table-name"])
+
+
+def was_written(table: Table) -> bool:
+    """Whether the database knows of a job that has written to the table."""
+    values, connection = _opened(table)
+    with connected(table.name, connection, values["statement-timeout"]) as server:
+        return has_epochs(server, values["table-name"])
 
 
 def remove_stored(table: Table) -> None:

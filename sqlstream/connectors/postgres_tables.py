@@ -77,6 +77,14 @@ def exists(server: Connection, parts: tuple[str, ...]) -> bool:
     return server.execute("SELECT to_regclass(%s)", [regclass(parts)]).fetchone() != (None,)
 
 
+def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
+    """Whether epochs of some job are noted for the table."""
+    epochs = regclass((*parts[:-1], EPOCHS))
+    if server.execute("SELECT to_regclass(%s)", [epochs]).fetchone() == (None,):
+        return False
+    return server.execute(f"SELECT 1 FROM {epochs} WHERE target = %s", [regclass(parts)]).fetchone() is not None
+
+
 def drop_table(server: Connection, parts: tuple[str, ...]) -> None:
     """Remove the table, and what is noted of the epochs that are in it."""
     epochs = regclass((*parts[:-1], EPOCHS))

@@ -182,7 +182,7 @@ class Views:
         if state is not None and state.definition != digest:
             if not anew:
                 raise _another(view)
-            self._remove(view, workspace)
+            self._forget(view, storage)
             state = None
         fresh = state is None
         if state is None:
@@ -249,25 +249,31 @@ class Views:
 
     def _remove(self, view: MaterializedView, workspace: Workspace) -> None:
         """The job stops, the table and the checkpoint go."""
-        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
-
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
+        started = read_state(storage) is not None
+        self._forget(view, storage)
+        if started or targets.is_ours(view.table):
+            targets.remove(view.table)
+
+    def _forget(self, view: MaterializedView, storage: Storage) -> None:
+        """The job stops, and its checkpoint goes."""
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+
         if not storage.can_remove:
             message = f'the checkpoint "{storage.location()}" cannot be deleted: Spark deletes no files there'
             raise BindError(CANNOT_DELETE, message, view.statement.name.span, hint="Delete it by hand first.")
         self._stop(view, storage)
-        targets.remove(view.table)
         remove_job_folder(storage)
 
     def _require_free(self, view: MaterializedView, storage: Storage, *, anew: bool) -> None:
         if not targets.is_there(view.table):
             return None
-        if anew:
+        if anew and targets.is_ours(view.table):
             return targets.remove(view.table)
         place = view.table.option("table-name") or view.table.option("path")
         message = f'where "{view.name}" is to be kept, there is something already: "{place}"'
-        hint = "Write CREATE OR REPLACE, which removes it, or another 'table-name' or 'path' in WITH."
+        hint = "CREATE OR REPLACE removes what an earlier view has left; else write another 'table-name' or 'path'."
         raise ExecutionError(OCCUPIED, message, view.statement.name.span, hint=hint)
 
     def _wait_until_running(self, view: MaterializedView, storage: Storage) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlstream.connectors import connector
 from sqlstream.connectors.filesystem import local_path
+from sqlstream.connectors.upsert_files import ROWS, is_foreign
 from sqlstream.planner.catalog import Table
 
 
@@ -17,6 +18,19 @@ def is_there(table: Table) -> bool:
         return is_stored(table)
     local = local_path(table.option("path") or "")
     return local is not None and Path(local).is_dir() and any(Path(local).iterdir())
+
+
+def is_ours(table: Table) -> bool:
+    """Whether a job of sqlstream has written there: what it finds in the place of a new view may go only then."""
+    if table.connector == "postgres":
+        from sqlstream.connectors.postgres import was_written
+
+        return was_written(table)
+    local = local_path(table.option("path") or "")
+    if local is None or not Path(local).is_dir():
+        return False
+    now = (Path(local) / ROWS).is_file() and not is_foreign(Path(local))
+    return now or (Path(local) / "_spark_metadata").is_dir()
 
 
 def remove(table: Table) -> None:

@@ -149,6 +149,8 @@ def test_what_is_there_already_is_nobody_elses(
     server.execute("CREATE TABLE totals (a INT)")
     with pytest.raises(SqlStreamError, match='SS487: where "totals" is to be kept, there is something already'):
         session.sql(TOTALS)
+    with pytest.raises(SqlStreamError, match="SS487"):
+        session.sql(TOTALS.replace("CREATE", "CREATE OR REPLACE"))
     assert server.rows("SELECT * FROM totals") == []
     assert states(session) == {}
 

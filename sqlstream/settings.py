@@ -198,8 +198,8 @@ OPTIONS = (
     Option(
         JOBS_OF_SHELL,
         one_of("attached", "detached"),
-        "Where INSERTs and statement sets that are typed into the shell run. attached: in the shell, whose end stops "
-        "them. detached: each as a process of its own, which goes on.",
+        "Where INSERTs, statement sets and materialized views that are typed into the shell run. attached: in the "
+        "shell, whose end stops them. detached: each as a process of its own, which goes on.",
         "attached",
     ),
     Option(

@@ -49,11 +49,11 @@ def freshness(rate: int, seconds: float) -> tuple[Sequence[float], int, int, int
         return sorted(taken), writer.rows_per_file, reader.seen.reads, reader.seen.broken
 
 
-def kills(times: int, rate: int) -> Table:
-    """Kill the server at random moments while rows come, start it again, and count."""
+def kills(times: int, rate: int, minutes: float, tell: Callable[[str], None]) -> Table:
+    """Kill the server at random moments while rows come, start it again, and count; not longer than ``minutes``."""
     table = _table(
-        f"{times} kills with -9, {rate:,} rows/s",
-        ["rows written", "epochs seen", "reads", "reads of no whole epoch", "rows lost", "rows doubled"],
+        f"Kills with -9, {rate:,} rows/s",
+        ["kills", "rows written", "epochs seen", "reads", "reads of no whole epoch", "rows lost", "rows doubled"],
     )
     with place() as folder:
         server = Server(folder, SCRIPT + COPIES)
@@ -62,12 +62,16 @@ def kills(times: int, rate: int) -> Table:
         _wait(partial(is_there, url, "copies"))
         reader, writer = Reader(url), Writer(folder, rate, 0.2)
         try:
-            for _ in range(times):
+            done, end = 0, time.monotonic() + minutes * 60
+            while done < times and time.monotonic() < end:
                 before = len(reader.seen.epochs)
                 _wait(partial(_more_epochs, reader, before))
                 time.sleep(random.uniform(0, 3))
                 server.kill()
                 server.start()
+                done += 1
+                seen = reader.seen
+                tell(f"kill {done}: {len(seen.epochs)} epochs, {seen.reads:,} reads, {seen.broken} broken")
             writer.stop()
             _wait(lambda: max(reader.seen.visible, default=-1) == len(writer.arrived) - 1)
             _wait(lambda: _ids(url)[1] >= writer.rows)
@@ -77,7 +81,7 @@ def kills(times: int, rate: int) -> Table:
             reader.stop()
             server.stop()
         seen = reader.seen
-        cells = (writer.rows, len(seen.epochs), seen.reads, seen.broken, writer.rows - distinct, total - distinct)
+        cells = (done, writer.rows, len(seen.epochs), seen.reads, seen.broken, writer.rows - distinct, total - distinct)
         table.add_row(*(f"{cell:,}" for cell in cells))
     return table
 
@@ -114,6 +118,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="of a measurement, behind ten to warm up")
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 50_000], help="rows per second")
     parser.add_argument("--kills", type=int, default=10, help="how often the server is killed")
+    parser.add_argument("--minutes", type=float, default=30, help="no more kills after so long")
     parser.add_argument("--only", choices=("freshness", "kills"), help="one of the two")
     chosen = parser.parse_args()
     console = Console()
@@ -129,7 +134,7 @@ def main() -> None:
             table.add_row(f"{rate:,}", f"{len(taken):,}", f"{p50:,.0f}", f"{p99:,.0f}", f"{reads:,}", f"{broken:,}")
         console.print(table)
     if chosen.only != "freshness":
-        console.print(kills(chosen.kills, 1_000))
+        console.print(kills(chosen.kills, 1_000, chosen.minutes, console.print))
     console.print(f"load {os.getloadavg()[0]:.1f} after")
 
 

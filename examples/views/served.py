@@ -52,7 +52,7 @@ class Server:
         (folder / "views.sql").write_text(script.format(folder=folder), encoding="utf-8")
         self._command = [
             sys.executable, "-m", "sqlstream", "serve", str(folder / "views.sql"), "--port", "0", "--master",
-            f"local[{cores}]", "--set", f"sqlstream.views.dir={folder / 'state'}", "--set", "parallelism.default=2",
+            f"local[{cores}]", "--set", f"sqlstream.views.dir={folder / 'state'}", "--set", "parallelism.default=1",
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -151,7 +151,7 @@ class Seen:
 class Reader:
     """Reads the view again and again through psycopg until stopped, as a dashboard does."""
 
-    def __init__(self, url: str, pause_s: float = 0.005) -> None:
+    def __init__(self, url: str, pause_s: float = 0.02) -> None:
         self.seen = Seen()
         self._url, self._pause_s = url, pause_s
         self._stopped = Event()

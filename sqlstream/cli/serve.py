@@ -77,6 +77,8 @@ def _stopped() -> Iterator[_Stop]:
     stopped = _Stop()
 
     def stop(number: int, frame: object) -> None:
+        if stopped.is_set():  # a second time: whoever asks does not want to wait
+            raise KeyboardInterrupt
         stopped.by_interrupt = number == signal.SIGINT
         stopped.set()
 
@@ -109,7 +111,7 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
             click.echo(served.url)
         sys.stdout.flush()
         start.wait()
-        serving.run(script.text for script in scripts)
+        serving.run(script.text for script in scripts if not stopped.is_set())
         while not stopped.wait(_LOOK_SECONDS):
             serving.look()
             shown = Shown(shown.url, serving.snapshot())

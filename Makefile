@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -82,6 +82,9 @@ bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreS
 
 bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to 10 million keys
 	@$(BIN)/python -m examples.throughput.checkpoints
+
+bench-views: java $(READY) ## how fresh a materialized view is, and what ten kills with -9 do to it
+	@$(BIN)/python -m examples.views.bench
 
 fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text whatsoever
 	@$(BIN)/python -m tests.fuzz

@@ -8,7 +8,7 @@ from lark import Token, v_args
 from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
+from sqlstream.grammar.build_clauses import interval_of, span_of_meta, text_of, words_of
 from sqlstream.grammar.build_plans import PlanBuilder
 from sqlstream.grammar.failures import failure
 
@@ -28,6 +28,42 @@ class StatementBuilder(PlanBuilder):
         return n.CreateView(
             name, query.value, columns or (), bool(exists), bool(temporary), bool(replace), comment, span=span
         )
+
+    def create_materialized(
+        self, meta: Meta, words: tuple[str, bool], exists: Any, name: n.Name, elements: Any, comment: Any, options: Any,
+        freshness: Token | None, mode: Token | None, query: Token,
+    ) -> n.CreateMaterializedView:  # fmt: skip
+        kind, replaces = words
+        columns, watermark, key = elements or ((), None, ())
+        other = watermark or next((c for c in columns if not isinstance(c, n.PhysicalColumn | n.NamedColumn)), None)
+        if other is not None:
+            message = f"a {kind.lower()} has the columns of its query, and a PRIMARY KEY"
+            raise failure(message, other.span, hint="Compute it in the query.")
+        interval = interval_of(freshness) if freshness is not None else None
+        return n.CreateMaterializedView(
+            kind, name, query.value, columns, key, options or (), comment, bool(exists), replaces, interval,
+            mode and text_of(mode).upper(), span=span_of_meta(meta),
+        )  # fmt: skip
+
+    def materialized_view(self, meta: Meta, replace: Any) -> tuple[str, bool]:
+        return "MATERIALIZED VIEW", bool(replace)
+
+    def materialized_table(self, meta: Meta, replace: Any) -> tuple[str, bool]:
+        return "MATERIALIZED TABLE", bool(replace)
+
+    def streaming_table(self, meta: Meta, replace: Any) -> tuple[str, bool]:
+        return "STREAMING TABLE", bool(replace)
+
+    def freshness(self, meta: Meta, interval: Token) -> Token:
+        return interval
+
+    def refresh_mode(self, meta: Meta, mode: Token) -> Token:
+        return mode
+
+    def alter_materialized(self, meta: Meta, kind: str, name: n.Name, change: Any) -> n.AlterMaterializedView:
+        action = change if isinstance(change, str) and not isinstance(change, Token) else None
+        query = change.value if isinstance(change, Token) else None
+        return n.AlterMaterializedView(kind, name, action, query, span=span_of_meta(meta))
 
     def create_function(
         self, meta: Meta, replace: Any, temporary: Any, exists: Any, name: n.Name, target: Token,
@@ -229,12 +265,13 @@ class StatementBuilder(PlanBuilder):
         return words_of(words)
 
     object_kind = explain_format = show_list = like_kind = use_kind = created_kind = insert_mode = _word
+    materialized_kind = materialized_action = _word
     drop_behaviour = distribution_kind = like_action = like_feature = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True
 
-    temporary = if_not_exists = if_exists = or_replace = with_drain = negated = extended = _flag
+    temporary = if_not_exists = if_exists = or_replace = or_alter = or_refresh = with_drain = negated = extended = _flag
 
     def temporary_system(self, meta: Meta) -> str:
         return _SYSTEM

@@ -20,7 +20,10 @@ from sqlstream.grammar.placeholders import with_stand_ins
 from sqlstream.grammar.print_statements import (
     create_head,
     distribution,
+    freshness,
     insert_head,
+    materialized_elements,
+    materialized_head,
     partitions,
     table_elements,
     unit_rows_head,
@@ -217,6 +220,29 @@ def _(statement: n.DescribeQuery) -> str:
 
 @pretty.register
 def _(statement: n.AlterView) -> str:
+    if statement.query is None:
+        return print_node(statement, _plain)
+    return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
+
+
+@pretty.register
+def _(statement: n.CreateMaterializedView) -> str:
+    elements = materialized_elements(statement, _plain)
+    options = _separated([print_node(o, _plain) for o in statement.options])
+    told = freshness(statement, _plain)
+    parts = [
+        materialized_head(statement),
+        f" {_block(_separated(elements))}" if elements else "",
+        f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
+        f" WITH {_block(options)}" if options else "",
+        f" {told}" if told is not None else "",
+        f" AS\n{_sql(statement.query)}",
+    ]
+    return "".join(parts)
+
+
+@pretty.register
+def _(statement: n.AlterMaterializedView) -> str:
     if statement.query is None:
         return print_node(statement, _plain)
     return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"

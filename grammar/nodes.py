@@ -625,6 +625,25 @@ class CreateView(Node):
 
 
 @dataclass(frozen=True)
+class CreateMaterializedView(Node):
+    """``CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] [WITH (…)] AS query``,
+    also ``CREATE [OR ALTER] MATERIALIZED TABLE … [FRESHNESS = interval] [REFRESH_MODE = mode]`` of Flink and
+    ``CREATE [OR REFRESH] STREAMING TABLE`` of Spark. ``kind`` is which of them, ``columns`` are names or have types."""
+
+    kind: str
+    name: Name
+    query: exp.Expression
+    columns: tuple[PhysicalColumn | NamedColumn, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    comment: str | None = None
+    if_not_exists: bool = False
+    replace: bool = False
+    freshness: exp.Interval | None = None
+    refresh_mode: str | None = None
+
+
+@dataclass(frozen=True)
 class FunctionParameter(Node):
     """``name type [DEFAULT expression] [COMMENT 'text']``."""
 
@@ -686,7 +705,8 @@ class CreateDatabase(Node):
 @dataclass(frozen=True)
 class Drop(Node):
     """``DROP [TEMPORARY [SYSTEM]] TABLE|VIEW|FUNCTION [IF EXISTS] name``, also of a CATALOG or DATABASE, which may
-    have CASCADE, and of a MODEL or MATERIALIZED TABLE, of which there are none."""
+    have CASCADE, of a MATERIALIZED VIEW, MATERIALIZED TABLE or STREAMING TABLE, and of a MODEL, of which there are
+    none."""
 
     kind: str
     name: Name
@@ -841,6 +861,17 @@ class AlterView(Node):
 
 
 @dataclass(frozen=True)
+class AlterMaterializedView(Node):
+    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH`` or ``… AS query``:
+    ``action`` or ``query`` is given."""
+
+    kind: str
+    name: Name
+    action: str | None = None
+    query: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
 class AlterFunction(Node):
     """``ALTER [TEMPORARY [SYSTEM]] FUNCTION [IF EXISTS] name AS 'package.module:name' [LANGUAGE PYTHON]``."""
 
@@ -928,7 +959,7 @@ class Explain(Node):
     """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
     behind the first."""
 
-    statement: Query | Insert | StatementSet | CreateTable | ExecutePlan
+    statement: Query | Insert | StatementSet | CreateTable | CreateMaterializedView | ExecutePlan
     format: str = "TEXT"
     stage: str = "OPTIMIZED"
     more: tuple[str, ...] = ()
@@ -946,8 +977,9 @@ class NameFilter(Node):
 @dataclass(frozen=True)
 class Show(Node):
     """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, CATALOGS, DATABASES, JOBS, CHECKPOINTS,
-    COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, [FULL] MODULES, JARS, PROCEDURES, MODELS, MATERIALIZED TABLES, CREATE
-    TABLE|VIEW|CATALOG. ``name`` is what it shows, of TABLES and the like the database, of DATABASES the catalog;
+    COLUMNS, PARTITIONS, CURRENT CATALOG|DATABASE, [FULL] MODULES, JARS, PROCEDURES, MODELS, MATERIALIZED VIEWS,
+    MATERIALIZED TABLES, STREAMING TABLES, CREATE TABLE|VIEW|CATALOG|MATERIALIZED VIEW and the like. ``name`` is what it
+    shows, of TABLES and the like the database, of DATABASES the catalog;
     ``partition`` stands behind PARTITIONS."""
 
     what: str
@@ -1021,8 +1053,9 @@ class Use(Node):
 
 
 Statement = (
-    CreateTable | CreateView | CreateFunction | CreateCatalog | CreateDatabase | Drop | AlterTable | AlterView
-    | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert | StatementSet | UnitTest | Query | Explain
+    CreateTable | CreateView | CreateMaterializedView | CreateFunction | CreateCatalog | CreateDatabase | Drop
+    | AlterTable | AlterView | AlterMaterializedView | AlterFunction | AlterDatabase | AlterCatalog | Truncate | Insert
+    | StatementSet | UnitTest | Query | Explain
     | Show | Describe | DescribeQuery | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan
     | ExecutePlan
 )  # fmt: skip

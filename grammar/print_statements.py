@@ -165,6 +165,40 @@ def _(node: n.CreateView, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.CreateMaterializedView, sql: Sql) -> str:
+    elements = materialized_elements(node, sql)
+    return joined(
+        materialized_head(node),
+        f"({', '.join(elements)})" if elements else None,
+        _string("COMMENT", node.comment),
+        _with(node.options, sql),
+        freshness(node, sql),
+        f"AS {sql(node.query)}",
+    )
+
+
+_REPLACING = {"MATERIALIZED VIEW": "OR REPLACE", "MATERIALIZED TABLE": "OR ALTER", "STREAMING TABLE": "OR REFRESH"}
+
+
+def materialized_head(node: n.CreateMaterializedView) -> str:
+    replace, exists = _flag(_REPLACING[node.kind], node.replace), _flag("IF NOT EXISTS", node.if_not_exists)
+    return joined("CREATE", replace, node.kind, exists, name_text(node.name))
+
+
+def materialized_elements(node: n.CreateMaterializedView, sql: Sql) -> list[str]:
+    """Columns and key, each as the text between the commas."""
+    key = [f"PRIMARY KEY {_columns(node.primary_key)} NOT ENFORCED"] if node.primary_key else []
+    return [*(print_node(column, sql) for column in node.columns), *key]
+
+
+def freshness(node: n.CreateMaterializedView, sql: Sql) -> str | None:
+    """``FRESHNESS = …`` and ``REFRESH_MODE = …``, if they are given."""
+    interval = f"FRESHNESS = {sql(node.freshness)}" if node.freshness is not None else None
+    mode = f"REFRESH_MODE = {node.refresh_mode}" if node.refresh_mode is not None else None
+    return joined(interval, mode) or None
+
+
+@print_node.register
 def _(node: n.CreateFunction, sql: Sql) -> str:
     if node.definition is not None:
         return _defined(node, node.definition, sql)
@@ -281,6 +315,12 @@ def _(node: n.AlterView, sql: Sql) -> str:
     change = print_node(node.rename, sql) if node.rename is not None else None
     query = f"AS {sql(node.query)}" if node.query is not None else None
     return joined("ALTER VIEW", _flag("IF EXISTS", node.if_exists), name_text(node.name), change, query)
+
+
+@print_node.register
+def _(node: n.AlterMaterializedView, sql: Sql) -> str:
+    query = f"AS {sql(node.query)}" if node.query is not None else None
+    return joined("ALTER", node.kind, name_text(node.name), node.action, query)
 
 
 @print_node.register

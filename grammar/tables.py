@@ -22,21 +22,23 @@ NOT_AN_ALIAS = frozenset({"ALIGN", "EMIT", "EVICT", "LOOKUP", "TRIGGER"})
 _FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
 _WORDS = frozenset({TokenType.TABLE, TokenType.VAR})
 _BEFORE_A_TABLE = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA})
-_AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN})
-_STREAM_HINT = 'Every table is a stream: write FROM t. A table named "stream" takes its alias with AS.'
+_AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 
 class TableParser(ClauseParser):
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("schema"):
             return super()._parse_table(*args, **kwargs)
-        self._refuse_stream_keyword()
         bare = self._prev.token_type != TokenType.L_PAREN
         if bare and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
             hint = "A query in FROM stands in parentheses."
             raise failure(f'unexpected "{self._curr.text}"', token_span(self._curr), hint=hint)
         read = super()._parse_table
-        table = self._marked(lambda: self._table_function(kwargs.get("alias_tokens")) or read(*args, **kwargs))
+        alias_tokens = kwargs.get("alias_tokens")
+        self._skip_stream_keyword()
+        table = self._marked(
+            lambda: self._table_of_stream(alias_tokens) or self._table_function(alias_tokens) or read(*args, **kwargs)
+        )
         if isinstance(table, exp.Expression):
             self._table_clauses(table)
         return table
@@ -54,16 +56,28 @@ class TableParser(ClauseParser):
         mark(select, start.start, self._prev.end + 1)
         return self._parse_set_operations(self._parse_query_modifiers(select))
 
-    def _refuse_stream_keyword(self) -> None:
-        """``FROM STREAM s`` would be a table "STREAM" with the alias "s"."""
-        token = self._curr
-        if token.token_type == TokenType.VAR and token.text.upper() == "STREAM":
-            aliased = self._next.token_type in _AFTER_STREAM
-            self._advance()
-            clause = self.opens("table_clause") or self.opens("stream_clause")
+    def _at_stream_keyword(self) -> bool:
+        return self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "STREAM"
+
+    def _skip_stream_keyword(self) -> None:
+        """``FROM STREAM t`` is ``FROM t``: every table is a stream. It would be a table "STREAM" with an alias."""
+        if not self._at_stream_keyword() or self._next.token_type not in _AFTER_STREAM:
+            return
+        self._advance()
+        if self.opens("table_clause") or self.opens("stream_clause"):
             self._advance(-1)
-            if aliased and not clause:
-                raise failure("STREAM before a table is not part of the dialect", token_span(token), hint=_STREAM_HINT)
+
+    def _table_of_stream(self, alias_tokens: Any) -> exp.Expression | None:
+        """``FROM STREAM(t)`` as Spark writes it."""
+        if not self._at_stream_keyword() or self._next.token_type != TokenType.L_PAREN:
+            return None
+        self._advance(2)
+        table: exp.Expression = self._parse_table_parts()
+        self._match_r_paren()
+        alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
+        if alias:
+            table.set("alias", alias)
+        return table
 
     def _parse_pivot(self) -> Any:
         pivot = super()._parse_pivot()

@@ -78,7 +78,8 @@ class Watermark:
 @dataclass(frozen=True)
 class Table:
     """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
-    its connector reads it and does not look up rows in it. ``distributed``: it says how its rows go to buckets."""
+    its connector reads it and does not look up rows in it. ``distributed``: it says how its rows go to buckets.
+    ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
 
     name: str
     columns: tuple[Column, ...]
@@ -92,6 +93,7 @@ class Table:
     comment: str | None = None
     declared: str | None = None
     distributed: bool = False
+    materialized: bool = False
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:

@@ -15,6 +15,7 @@ from sqlstream.catalogs.declaring import declared_table, declared_with, stored_v
 from sqlstream.catalogs.files import in_file
 from sqlstream.catalogs.functions import declared_function
 from sqlstream.catalogs.in_memory import InMemory
+from sqlstream.catalogs.materialized import KINDS, materialized_table
 from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store, Stored, same_name
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
@@ -95,6 +96,7 @@ class Catalog:
     _looked_up: dict[_Asked, Item | None] | None = field(default=None, compare=False, repr=False)
     _inside_view: bool = False
     _trial: bool = False
+    _as_queries: bool = False
     spark: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
     """Starts Spark, for catalogs that show its tables."""
 
@@ -111,6 +113,16 @@ class Catalog:
         if namespace is None or namespace == self.current:
             return self
         return replace(self, current=namespace, _inside_view=True)
+
+    def as_queries(self) -> Catalog:
+        """A copy in which materialized views are their queries, as plain views are."""
+        return replace(self.copy(), _as_queries=True, _declared={}, _answers={})
+
+    def with_queries(self, path: Path, target: Table) -> Catalog:
+        """The same with the table ``target`` under ``path``: what the job of that view sees."""
+        seen = self.as_queries()
+        seen._temporary[_key("relation", path)] = Bound(target, spelled=path[2])
+        return seen
 
     # --- what names mean ---
 
@@ -208,6 +220,8 @@ class Catalog:
         return mount.store.entry(path[1], kind, path[2])
 
     def _bound(self, kind: Kind, path: Path, entry: Entry) -> Item:
+        if self._as_queries and (query := definition_of_view(entry)) is not None:
+            return stored_view(query[0], full_name((*path[:2], entry.name)), query[1], path[:2])
         if isinstance(entry, Bound):
             return entry.item if entry.spelled is not None else _called(entry.item, (*path[:2], entry.name))
         declared = self._declared.get(_key(kind, path))
@@ -226,6 +240,8 @@ class Catalog:
         match stored.statement:
             case nodes.CreateTable() as statement:
                 return declared_table(statement, self.within(namespace), name, self.variables)
+            case nodes.CreateMaterializedView() as statement:
+                return materialized_table(statement, self.within(namespace), name, path, self.variables)
             case nodes.CreateView() as statement:
                 return stored_view(statement, name, stored.text, namespace)
             case nodes.CreateFunction() as statement:
@@ -365,16 +381,16 @@ class Catalog:
         existing = self._temporary.get(_key(kind, path)) if temporary else self._there(kind, path, name)
         if existing is not None and if_not_exists:
             return False
-        if existing is not None and not (replace and kind_of(existing) == kind_of(item)):
-            raise _exists(existing, kind_of(item), name)
         bound = Bound(item, stored, path[2] if item.name == full_name(path) else item.name)
+        if existing is not None and not (replace and kind_of(existing) == kind_of(bound)):
+            raise _exists(existing, kind_of(bound), name)
         if temporary:
             self._temporary[_key(kind, path)] = bound
             return True
         try:
             self._changeable(path[0], name).put(path[1], kind, bound, new=existing is None)
         except FileExistsError:  # another process has just created it
-            raise _exists(bound, kind_of(item), name) from None
+            raise _exists(bound, kind_of(bound), name) from None
         return True
 
     def _there(self, kind: Kind, path: Path, name: Name) -> Entry | None:
@@ -594,6 +610,11 @@ def _called(item: Item, path: Path) -> Item:
 def kind_of(item: Item | Entry) -> str:
     """The word for what it is, in lower case."""
     match item:
+        case (
+            Bound(stored=Stored(statement=nodes.CreateMaterializedView() as statement))
+            | Stored(statement=nodes.CreateMaterializedView() as statement)
+        ):
+            return statement.kind.lower()
         case Bound(item=bound):
             return kind_of(bound)
         case Stored(statement=statement):
@@ -607,7 +628,17 @@ def _exists(existing: Entry, wanted: str, name: Name) -> BindError:
     return BindError(ALREADY_EXISTS, f'{kind} "{existing.name}" exists already', name.span, hint=hint)
 
 
+def definition_of_view(entry: Entry | None) -> tuple[nodes.CreateMaterializedView, str] | None:
+    """The definition of a materialized view, and the text that its places are in; None for all else."""
+    stored = entry.stored if isinstance(entry, Bound) else entry
+    if stored is None or not isinstance(stored.statement, nodes.CreateMaterializedView):
+        return None
+    return stored.statement, stored.text
+
+
 def _require_kind(entry: Entry, kind: str, name: Name) -> None:
+    if kind in KINDS and definition_of_view(entry) is not None:
+        return
     if kind_of(entry) != kind.lower():
         message = f'"{entry.name}" is a {kind_of(entry)}, not a {kind.lower()}'
         raise BindError(DOES_NOT_EXIST, message, name.span, hint=f"Write DROP {kind_of(entry).upper()}.")

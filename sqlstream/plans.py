@@ -148,6 +148,9 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert, colli
 def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
     """The tables that get rows beside the result."""
     for table in side_tables(plan):
+        if table.materialized:
+            message = f'"{table.name}" is a materialized view, which its own job alone writes'
+            yield Diagnostic(NOT_A_SINK, message, hint="Create a table of its own for late rows, and for failed ones.")
         if not connector(table.connector).is_sink:
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             yield Diagnostic(NOT_A_SINK, message, hint="SHOW CONNECTORS tells which ones are sinks.")

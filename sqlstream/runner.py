@@ -116,21 +116,21 @@ class Runner:
         self.folders = Folders()
         self.jobs: list[Job] = []
 
-    def start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
+    def start(self, plan: Root, workspace: Workspace, sql: str, name: str | None = None) -> Job:
         """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
-        ``sql`` is its statement, for the record of the job.
+        ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
         """
         with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
-            return self._start(plan, workspace, sql)
+            return self._start(plan, workspace, sql, name)
 
-    def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
+    def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None) -> Job:
         from sqlstream.jobs.records.claim import Claim, claim
 
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
-        name = self._job_name(plan, settings, spark)
+        name = self._job_name(plan, settings, spark) if name is None else name
         if isinstance(plan, Output):
             checkpoint, claimed = self.folders.scratch_checkpoint(), Claim()
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
+from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
@@ -19,6 +21,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
+from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
@@ -29,10 +32,13 @@ from sqlstream.statements.definitions import CreatedAs, create_table, table_of_c
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
+from sqlstream.statements.materialized_views import materialized_named
 from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
 from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
+from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
+from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 
     from sqlstream.jobs import Job
     from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.views.keeping import Views, ViewStatus
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -50,6 +57,8 @@ CLOSED = "SS481"
 FAILED_TEST = "SS498"
 
 OK = Rows.of_text(("result",), (("OK",),))
+
+_PLANNED = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable | nodes.CreateMaterializedView
 
 
 def connect(
@@ -84,6 +93,7 @@ class Session:
         self._runner = Runner(spark)
         self._start_spark_for_catalogs()
         self._batches = Batches(self._runner)
+        self._views: Views | None = None
         self._closed = False
         self.also_known: Callable[[], Sequence[ControlledJob]] = tuple
         """Jobs that SHOW JOBS lists beside those of the session and of its checkpoint directory."""
@@ -122,11 +132,13 @@ class Session:
                 return self._plan_in_file(statement)
             case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
                 return self._done_at_once(statement)
+        if isinstance(statement, nodes.CreateMaterializedView | nodes.AlterMaterializedView):
+            return self.views.execute(statement, text, self.workspace) or OK
         if is_job_statement(statement):
             return job_statement(statement, self._known_jobs())
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
-        return inspect_statement(statement, self.workspace)
+        return inspect_statement(statement, self.workspace, self._status_of)
 
     def _done_at_once(self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest) -> Rows:
         match statement:
@@ -162,6 +174,7 @@ class Session:
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
             plan = chosen(statement, self.workspace)
+            self._reach(plan)
             if isinstance(plan, Batch):
                 return self._batches.dataframe(plan, self.workspace)
             assert isinstance(plan, Output)
@@ -173,7 +186,7 @@ class Session:
         """The plan of one statement; ``format`` and ``stage`` as in EXPLAIN."""
         try:
             statement = _only(text)
-            if not isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable):
+            if not isinstance(statement, _PLANNED):
                 raise BindError(NO_STATEMENT, "only queries and INSERT have a plan", statement.span)
             return self._explained(nodes.Explain(statement, format.upper(), stage.upper(), span=statement.span))
         except SqlStreamError as error:
@@ -203,6 +216,15 @@ class Session:
 
     def _start_spark_for_catalogs(self) -> None:
         self.workspace.catalog.spark = lambda: self._runner.spark.get(self.workspace.settings)
+
+    @property
+    def views(self) -> Views:
+        """The materialized views, which load what no other statement needs."""
+        if self._views is None:
+            from sqlstream.views.keeping import Views
+
+            self._views = Views(self._runner)
+        return self._views
 
     @property
     def spark(self) -> SparkSession:
@@ -259,12 +281,29 @@ class Session:
             define(statement, trial, text)
             with hiding(trial.settings.secrets):
                 self._runner.spark.apply(trial.settings)
+        if isinstance(statement, nodes.Drop):
+            self._drop_views(statement)
         before = self._table_before(statement)
         changed = define(statement, self.workspace, text)
         for table in before:
             self._forget_rows(statement, table, changed)
         note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
         return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
+
+    def _drop_views(self, statement: nodes.Drop) -> None:
+        """The jobs and rows of materialized views, as far as the statement drops some."""
+        if statement.kind in KINDS:
+            self.views.drop(statement.name, self.workspace)
+        if not statement.cascade:
+            return
+        catalog = self.workspace.catalog
+        with suppress(BindError):  # which the statement itself tells
+            namespace = catalog.namespace(statement.name)
+            if namespace != catalog.current:  # which is not dropped
+                self.views.drop_in(namespace, self.workspace)
+
+    def _status_of(self, name: nodes.Name) -> ViewStatus:
+        return self.views.status(materialized_named(name, self.workspace), self.workspace)
 
     def _table_before(self, statement: nodes.Statement) -> list[Table]:
         """The tables that a definition drops, replaces or renames."""
@@ -314,6 +353,7 @@ class Session:
         workspace = workspace or self.workspace
         plan = planned(statement, workspace)
         replaced = overwritten_table(statement, workspace.catalog)
+        self._reach(plan)
         if isinstance(plan, Batch):  # old rows go when the new ones are known
             job = self._batches.insert(plan, workspace, text, before=lambda: self._truncate(replaced))
         else:
@@ -323,6 +363,11 @@ class Session:
         if workspace.settings["table.dml-sync"]:
             job.wait()
         return job
+
+    def _reach(self, plan: Root | Batch) -> None:
+        """The server that keeps views runs, where the plan reads some."""
+        tables = plan.tables if isinstance(plan, Batch) else (*scanned_tables(plan), *looked_up_tables(plan))
+        reach((*tables, *(() if isinstance(plan, Batch) else side_tables(plan))), self.workspace.settings)
 
     def _truncate(self, table: Table | None) -> None:
         if table is None:
@@ -360,6 +405,7 @@ class Session:
 
     def _query(self, statement: nodes.Query, text: str) -> Query:
         plan = chosen(statement, self.workspace)
+        self._reach(plan)
         if isinstance(plan, Batch):
             run, columns = self._batches.start(plan, self.workspace, text)
             return Query(run, columns, self._time_zone)

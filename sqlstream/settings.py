@@ -16,6 +16,7 @@ from sqlstream.options import (
     BOOLEAN,
     DURATION,
     FACTOR,
+    NAME,
     NOT_EXECUTED,
     PATH,
     RATIO,
@@ -197,8 +198,8 @@ OPTIONS = (
     Option(
         JOBS_OF_SHELL,
         one_of("attached", "detached"),
-        "Where INSERTs and statement sets that are typed into the shell run. attached: in the shell, whose end stops "
-        "them. detached: each as a process of its own, which goes on.",
+        "Where INSERTs, statement sets and materialized views that are typed into the shell run. attached: in the "
+        "shell, whose end stops them. detached: each as a process of its own, which goes on.",
         "attached",
     ),
     Option(
@@ -241,6 +242,18 @@ OPTIONS = (
         "Who reads Parquet files on this machine for windows over columns that are no expressions: the exchange of the "
         "columnar gear itself, in columns, or Spark.",
         "auto",
+    ),
+    Option(
+        "sqlstream.views.dir",
+        PATH,
+        "Where materialized views keep the checkpoints of their jobs, without 'execution.checkpointing.dir', and the "
+        "embedded database. Not given, views in the user's state directory.",
+    ),
+    Option(
+        "sqlstream.views.url",
+        NAME,
+        "The PostgreSQL server that materialized views are kept in: postgresql://user@host:5432/database. Not given, "
+        "that of the environment variable SQLSTREAM_VIEWS_URL, or else one of this machine that is started.",
     ),
     *TUNING,
     Option(

@@ -90,6 +90,8 @@ NOT_RUN = {
         "docs/shell.md",
         "sqlstream jobs list",
     ): "jobs that were submitted; tests/sqlstream/jobs/records/test_submissions.py",
+    ("docs/views.md", "sqlstream serve"): "a server; tests/sqlstream/views/test_serving.py",
+    ("README.md", "sqlstream serve"): "a server; tests/sqlstream/views/test_serving.py",
     ("examples/barriers/README.md", "sqlstream run"): "tests/examples/test_barriers.py",
     ("examples/flights/README.md", "make demo"): "CI runs it",
     ("examples/flights/README.md", "python -m"): "tests/examples/test_flights.py",
@@ -98,6 +100,8 @@ NOT_RUN = {
     ("examples/statement_sets/README.md", "python -m"): "tests/examples/test_statement_sets.py",
     ("examples/team/README.md", "pip install"): "an installation of its own; tests/test_docs.py makes one",
     ("examples/team/README.md", "sqlstream"): "tests/examples/test_team.py",
+    ("examples/views/README.md", "pip install"): "a server; tests/sqlstream/views/test_serving.py checks the script",
+    ("examples/views/README.md", "python departures"): "psql; tests/sqlstream/views/test_serving.py has a server",
     ("examples/windows/README.md", "python -m"): "tests/examples/test_windows.py",
 }
 """Blocks of shell and Python that no test runs as they are: what they need, or which test has them. All are checked."""

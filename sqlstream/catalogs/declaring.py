@@ -125,6 +125,9 @@ def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, c
     return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog, table.name)
 
 
-def stored_view(statement: nodes.CreateView, name: str, text: str, namespace: tuple[str, str]) -> View:
+def stored_view(
+    statement: nodes.CreateView | nodes.CreateMaterializedView, name: str, text: str, namespace: tuple[str, str]
+) -> View:
     """The view of a definition, whose mistakes show where it is read."""
-    return View(name, statement.query, statement.columns, text, namespace)
+    names = tuple(column if isinstance(column, str) else column.name for column in statement.columns)
+    return View(name, statement.query, names, text, namespace)

@@ -17,6 +17,7 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 from sqlstream.catalogs.in_memory import Trial
+from sqlstream.catalogs.materialized import has_types
 from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Stored, same_name
 from sqlstream.catalogs.written_secrets import refuse_secrets, refuse_secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
@@ -29,7 +30,8 @@ NO_FOLDER = "SS534"
 
 _ENDING = ".sql"
 _FUNCTIONS = "functions"
-_Statement = nodes.CreateTable | nodes.CreateView | nodes.CreateFunction | nodes.CreateDatabase
+_Relation = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView
+_Statement = _Relation | nodes.CreateFunction | nodes.CreateDatabase
 _Stamp = tuple[int, int, int]
 T = TypeVar("T", bound=_Statement)
 
@@ -105,11 +107,11 @@ class Files:
         stored = entry.stored if isinstance(entry, Bound) else entry
         assert stored is not None, "only definitions are written into files"
         refuse_secrets(stored)
-        statement = replace(stored.statement, if_not_exists=False, temporary=False)
+        statement = replace(stored.statement, if_not_exists=False, replace=False)
+        if not isinstance(statement, nodes.CreateMaterializedView):
+            statement = replace(statement, temporary=False)
         if isinstance(statement, nodes.CreateTable):
-            statement = replace(statement, replace=False, must_exist=False)
-        else:
-            statement = replace(statement, replace=False)
+            statement = replace(statement, must_exist=False)
         with self._usable():
             _write(self._file(database, kind, stored.name), _text_of(statement), new=new)
 
@@ -158,13 +160,15 @@ def _is_shown(path: Path) -> bool:
 def _stored(file: Path, kind: Kind) -> Stored:
 
     statement, text = _parsed(file)
-    wanted = nodes.CreateFunction if kind == "function" else nodes.CreateTable | nodes.CreateView
+    wanted = nodes.CreateFunction if kind == "function" else _Relation
     if not isinstance(statement, wanted):
         what = "CREATE FUNCTION" if kind == "function" else "CREATE TABLE or CREATE VIEW"
         raise _damaged(file, f"it holds no {what}", statement.span, text)
     if isinstance(statement, nodes.CreateTable) and (statement.query is not None or statement.like is not None):
         raise _damaged(file, "CREATE TABLE has AS or LIKE", statement.span, text)
-    assert isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction)
+    if isinstance(statement, nodes.CreateMaterializedView) and not has_types(statement):
+        raise _damaged(file, "columns of a materialized view have no types", statement.span, text)
+    assert isinstance(statement, _Relation | nodes.CreateFunction)
     _require_name(statement, file, text)
     return Stored(statement, text, str(file))
 

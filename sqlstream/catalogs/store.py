@@ -16,7 +16,7 @@ from sqlstream.planner.catalog import Function, Table, View
 Kind = Literal["relation", "function"]
 """The two name spaces of a database."""
 
-Definition = nodes.CreateTable | nodes.CreateView | nodes.CreateFunction
+Definition = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ SECRET = "SS533"
 
 
 def refuse_secrets(stored: Stored) -> None:
-    """ConnectorError SS533 where an option of a table holds a secret."""
-    if isinstance(stored.statement, nodes.CreateTable):
+    """ConnectorError SS533 where an option of a table or a materialized view holds a secret."""
+    if isinstance(stored.statement, nodes.CreateTable | nodes.CreateMaterializedView):
         for option in stored.statement.options:
             if secret_texts(option.key, option.value):
                 raise _secret(option.key, f'table "{stored.name}"', option.span)

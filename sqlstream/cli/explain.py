@@ -63,7 +63,15 @@ def command(
 def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
     """The plans of one script, whose definitions the session keeps for the next one."""
     from sqlstream.grammar import parse_script
-    from sqlstream.grammar.nodes import CreateTable, ExecutePlan, Explain, Insert, Query, StatementSet
+    from sqlstream.grammar.nodes import (
+        CreateMaterializedView,
+        CreateTable,
+        ExecutePlan,
+        Explain,
+        Insert,
+        Query,
+        StatementSet,
+    )
     from sqlstream.results import Rows
 
     plans: list[str] = []
@@ -71,7 +79,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
         for statement in parse_script(script.text):
             inner = statement.statement if isinstance(statement, Explain) else statement
             if isinstance(inner, Query | Insert | StatementSet | ExecutePlan) or (
-                isinstance(inner, CreateTable) and inner.query
+                isinstance(inner, CreateMaterializedView) or (isinstance(inner, CreateTable) and inner.query)
             ):
                 rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
                 assert isinstance(rows, Rows)
@@ -86,8 +94,12 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
-    from sqlstream.grammar.nodes import CreateTable
+    from sqlstream.grammar.nodes import CreateMaterializedView, CreateTable
+    from sqlstream.statements.defining import define
     from sqlstream.statements.definitions import create_table
+
+    if isinstance(statement, CreateMaterializedView):
+        define(statement, session.workspace, "")
 
     if isinstance(statement, CreateTable) and statement.query is not None:
         table, stored, _ = session.table_of_query(statement, statement.query)

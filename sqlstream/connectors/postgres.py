@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,16 @@ from sqlstream.connectors.postgres_server import (
     unique_keys,
 )
 from sqlstream.connectors.postgres_sink import PostgresWriter
+from sqlstream.connectors.postgres_tables import (
+    INDEXES,
+    create_table,
+    create_table_text,
+    drop_table,
+    exists,
+    has_epochs,
+    has_null_keys,
+    innermost,
+)
 from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
@@ -59,18 +70,19 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
 
 def check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     for column in table.physical_columns:
-        if _innermost(column.type).name not in DIALECT.sent:
+        if innermost(column.type).name not in DIALECT.sent:
             message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
             hint = f"Declare it as STRING; its types are {', '.join(sorted(DIALECT.sent))} and ARRAY of them."
             yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
+    yield from _check_indexes(table, spans)
 
 
-def _innermost(type_: DataType) -> DataType:
-    if type_.name != "ARRAY":
-        return type_
-    element = type_.args[0]
-    assert isinstance(element, DataType)
-    return _innermost(element)
+def _check_indexes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    names = {c.name.casefold() for c in table.physical_columns}
+    for name in filter(None, (name.strip() for name in re.split("[;,]", table.option("indexes") or ""))):
+        if name.casefold() not in names:
+            message = f'column "{name}" of the option "indexes" does not exist'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("indexes"), hint=f"There are {', '.join(sorted(names))}.")
 
 
 def _opened(table: Table) -> tuple[dict[str, Any], dict[str, str]]:
@@ -117,6 +129,30 @@ def place(table: Table) -> tuple[str | None, ...]:
     return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
 
 
+# --- materialized views ---------------------------------------------------------------------------------------
+
+
+def is_stored(table: Table) -> bool:
+    """Whether the database has a table of that name."""
+    values, connection = _opened(table)
+    with connected(table.name, connection, values["statement-timeout"]) as server:
+        return exists(server, values["table-name"])
+
+
+def was_written(table: Table) -> bool:
+    """Whether the database knows of a job that has written to the table."""
+    values, connection = _opened(table)
+    with connected(table.name, connection, values["statement-timeout"]) as server:
+        return has_epochs(server, values["table-name"])
+
+
+def remove_stored(table: Table) -> None:
+    """Drop the table in the database."""
+    values, connection = _opened(table)
+    with connected(table.name, connection, values["statement-timeout"]) as server:
+        drop_table(server, values["table-name"])
+
+
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
@@ -138,8 +174,8 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     parts, timeout_ms = values["table-name"], values["statement-timeout"]
     names = [c.name for c in table.physical_columns]
     with connected(table.name, connection, timeout_ms) as server:
-        if values["create-table"]:
-            server.execute(create_table_text(table, parts).replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        if values["create-table"] or table.materialized:
+            create_table(server, table, parts, values["indexes"] or ())
         hint = f"Create it, or add 'create-table' = 'true' to WITH: {create_table_text(table, parts)}"
         stored = matched(table, names, columns_there(server, table, parts, hint), WRITABLE)
         keys = tuple(stored[name].name for name in table.primary_key)
@@ -168,6 +204,7 @@ def _writer(
         environment.run,
         values["statement-timeout"],
         secrets_of(table),
+        has_null_keys(table),
     )
 
 
@@ -177,24 +214,6 @@ def _require_unique(server: Connection, table: Table, parts: tuple[str, ...], ke
         message = f'table "{table.name}" has no unique index on its PRIMARY KEY ({", ".join(keys)}) in the database'
         hint = f"Rows are replaced by key through it: CREATE UNIQUE INDEX ON {regclass(parts)} ({listed});"
         raise ConnectorError(NO_UNIQUE_KEY, message, hint=hint)
-
-
-_CREATED = {**DIALECT.sent, "TINYINT": "smallint", "SMALLINT": "smallint", "INT": "integer", "FLOAT": "real"}
-
-
-def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
-    """The CREATE TABLE of PostgreSQL for the columns as declared."""
-    columns = [
-        f"{regclass((c.name,))} {_sql_type(c.type)}{' NOT NULL' * (not c.nullable)}" for c in table.physical_columns
-    ]
-    keys = ", ".join(regclass((key,)) for key in table.primary_key)
-    return f"CREATE TABLE {regclass(parts)} ({', '.join([*columns, *([f'PRIMARY KEY ({keys})'] if keys else [])])})"
-
-
-def _sql_type(type_: DataType) -> str:
-    if type_.name == "ARRAY":
-        return f"{_sql_type(_innermost(type_))}[]"
-    return f"numeric({type_.args[0]}, {type_.args[1]})" if type_.name == "DECIMAL" else _CREATED[type_.name]
 
 
 OPTIONS = (
@@ -208,6 +227,7 @@ OPTIONS = (
         "create-table", BOOLEAN, "Create the table when a job starts, where there is none.", "false",
         source=False, sink=True,
     ),
+    Option("indexes", INDEXES, "Indexes of a table that is created: 'a; b, c'.", source=False, sink=True),
 )  # fmt: skip
 """What ``postgres`` and ``jdbc`` have in common."""
 

@@ -43,7 +43,8 @@ _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"
 class PostgresWriter:
     """``columns``: name in the rows, name there, declared type. ``keys``: names there; none: rows are only added.
 
-    ``run`` tells apart the jobs whose batches have the same numbers: it lives as long as the checkpoint does.
+    ``null_keys``: a key may be NULL. ``run`` tells apart the jobs whose batches have the same numbers: it lives as long
+    as the checkpoint does.
     """
 
     name: str
@@ -55,6 +56,7 @@ class PostgresWriter:
     run: str
     statement_timeout_ms: int
     secrets: Secrets = field(default=NO_SECRETS, repr=False)
+    null_keys: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         with connected(self.name, dict(self.connection), self.statement_timeout_ms) as server:
@@ -171,6 +173,11 @@ class PostgresWriter:
         equal = " AND ".join(f"t.{k} = l.{k}" for k in key_names)
         gone = f"{_KIND} IN ('-D', '-U')"  # where a row is updated, the one that takes its place follows
         server.execute(f"DELETE FROM {self.target} t USING {last} l WHERE {gone} AND {equal}", [parts])
+        if self.null_keys:  # which are equal to nothing
+            same = " AND ".join(f"t.{k} IS NOT DISTINCT FROM l.{k}" for k in key_names)
+            some = " OR ".join(f"l.{k} IS NULL" for k in key_names)
+            rows = f"DELETE FROM {self.target} t USING {last} l WHERE {gone} AND ({some}) AND {same}"
+            server.execute(rows, [parts])
         server.execute(
             f"INSERT INTO {self.target} ({names}) SELECT {names} FROM {last} l WHERE NOT {gone} "
             f"ON CONFLICT ({keys}) DO {self._update()}",

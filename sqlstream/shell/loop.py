@@ -39,6 +39,7 @@ from sqlstream.shell.showing import Showing
 from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
 from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.spark.startup import SparkStart, needs_spark
+from sqlstream.statements.defining import define
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"
@@ -267,7 +268,7 @@ class Shell:
             raise SqlStreamError.of(wrong)
         (statement,) = parse_script(text)
         if not isinstance(statement, Submitted):
-            raise wrong_command(command, "takes an INSERT or a statement set")
+            raise wrong_command(command, "takes an INSERT, a statement set or a materialized view")
         if not command.argument and (job := running(self._session.jobs, statement)) is not None:
             raise wrong_command(command, f'would run the INSERT twice: job "{job.name}" runs here. Stop it first')
         self._last_insert = to_sql(statement)
@@ -275,6 +276,7 @@ class Shell:
             self._start_alone(statement)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
+        self._define_alone(statement, text)
 
     def _start_alone(self, statement: Submitted) -> None:
         submission = self._submitter.submit(statement)
@@ -287,6 +289,12 @@ class Shell:
         if job.record.is_running:
             self._background.add_submitted(submission)
         return self._say(submitted_text(job))
+
+    def _define_alone(self, statement: Submitted, text: str) -> None:
+        """A view whose job runs elsewhere is there for the statements that follow."""
+        if isinstance(statement, nodes.CreateMaterializedView):
+            define(statement, self._session.workspace, text)
+            self._submitter.remember(statement)
 
     def _plot(self, command: Command) -> None:
         """The last query again, its result as a chart."""
@@ -369,6 +377,7 @@ class Shell:
                     self._last_insert = to_sql(statement)
                 if isinstance(statement, Submitted) and self._session.workspace.settings[JOBS_OF_SHELL] == "detached":
                     self._start_alone(statement)
+                    self._define_alone(statement, text)
                 else:
                     self._showing.show(statement, self._executed(statement, text), self._began)
                     self._submitter.remember(statement)

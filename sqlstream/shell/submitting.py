@@ -33,13 +33,15 @@ from sqlstream.session import Session
 from sqlstream.shell.definitions import Definitions
 from sqlstream.shell.failures import name_in_statement, submitted_failure
 from sqlstream.statements.checking import check_script
+from sqlstream.statements.materialized_views import declared_materialized, insert_of
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
+from sqlstream.views.folders import checkpoints_of_views
 from sqlstream.workspace import Workspace
 
 NOT_STARTED = "SS462"
 IN_THE_SESSION = "SS463"
 
-Submitted = nodes.Insert | nodes.StatementSet
+Submitted = nodes.Insert | nodes.StatementSet | nodes.CreateMaterializedView
 """Statements that can run on their own."""
 
 _DIRECTORY, _NAME, _END = "execution.checkpointing.dir", "pipeline.name", "execution.end-of-input"
@@ -137,6 +139,9 @@ class Submitter:
         in the user's, with a name that no earlier job has there."""
         workspace = self._session.workspace
         given = dict(workspace.settings.given)
+        if isinstance(statement, nodes.CreateMaterializedView):
+            name = workspace.catalog.name_of(statement.name)
+            return {**given, _NAME: name}, f"{checkpoints_of_views(workspace.settings)}/{name}"
         wanted = workspace.settings[_NAME] or _default_name(statement, workspace).now
         directory = workspace.settings[_DIRECTORY]
         if directory is not None:
@@ -160,7 +165,7 @@ class Submitter:
                 )
 
 
-def _default_name(statement: Submitted, workspace: Workspace) -> JobName:
+def _default_name(statement: nodes.Insert | nodes.StatementSet, workspace: Workspace) -> JobName:
     if isinstance(statement, nodes.StatementSet):
         return set_name(workspace.catalog.required(insert.target).name for insert in statement.inserts)
     return insert_name(workspace.catalog.required(statement.target).name)
@@ -177,6 +182,9 @@ def _unused(wanted: str, parent: Path) -> str:
 
 def _tables_of(statement: Submitted, workspace: Workspace) -> list[Table]:
     """All that it reads and writes."""
+    if isinstance(statement, nodes.CreateMaterializedView):
+        kept, _ = insert_of(declared_materialized(statement, workspace, ""), workspace)
+        return [*scanned_tables(kept), *looked_up_tables(kept), *side_tables(kept)]
     if isinstance(statement, nodes.StatementSet):
         plan: Root | Batch = set_of_streams(statement, workspace)
         targets = [insert.target for insert in statement.inserts]

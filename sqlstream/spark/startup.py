@@ -7,7 +7,9 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.grammar.nodes import (
+    AlterMaterializedView,
     CompilePlan,
+    CreateMaterializedView,
     CreateTable,
     ExecutePlan,
     Explain,
@@ -28,7 +30,9 @@ def starts_job(statement: Statement) -> bool:
     """True for queries, INSERTs and what else runs on."""
     creates = isinstance(statement, CreateTable) and statement.query is not None
     executes = isinstance(statement, CompilePlan) and statement.execute
-    return creates or executes or isinstance(statement, Query | Insert | StatementSet | ExecutePlan)
+    resumes = isinstance(statement, AlterMaterializedView) and statement.action != "SUSPEND"
+    starts = Query | Insert | StatementSet | ExecutePlan | CreateMaterializedView
+    return creates or executes or resumes or isinstance(statement, starts)
 
 
 def needs_spark(statement: Statement) -> bool:

@@ -56,6 +56,10 @@ def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | Non
     if isinstance(relation, View):
         message = f'"{relation.name}" is a view, not a table'
         raise BindError(WRONG_CHANGE, message, statement.name.span, hint="Write ALTER VIEW.")
+    if relation.materialized:
+        message = f'"{relation.name}" is a materialized view, not a table'
+        hint = "Write ALTER MATERIALIZED VIEW, or CREATE OR REPLACE MATERIALIZED VIEW."
+        raise BindError(WRONG_CHANGE, message, statement.name.span, hint=hint)
     return relation
 
 

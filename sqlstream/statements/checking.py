@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
+_NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction
+
+
 @with_room
 def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     """The mistakes of a script in the order of its text; the workspace stays as it is.
@@ -39,7 +42,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
             defined = False
-        if not defined and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+        if not defined and isinstance(statement, _NAMED):
             broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))

@@ -27,13 +27,22 @@ def create_view_text(view: View, catalog: Catalog, path: Path) -> str:
     return _laid_out(nodes.CreateView(printed_name(path), view.query, view.columns, temporary=temporary))
 
 
+def create_materialized_text(statement: nodes.CreateMaterializedView, path: Path) -> str:
+    """The definition of a materialized view, laid out, its secrets masked."""
+    shown = masked((option.key, option.value) for option in statement.options)
+    options = tuple(nodes.Option(key, value) for key, value in shown)
+    return _laid_out(replace(statement, name=printed_name(path), options=options))
+
+
 def create_catalog_text(mount: Mount) -> str:
     """The CREATE CATALOG of a catalog, laid out, its secrets masked."""
     options = tuple(nodes.Option(key, value) for key, value in masked(mount.options))
     return _laid_out(nodes.CreateCatalog(nodes.Name((mount.name,)), options, comment=mount.comment))
 
 
-def _laid_out(statement: nodes.CreateTable | nodes.CreateView | nodes.CreateCatalog) -> str:
+def _laid_out(
+    statement: nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateCatalog,
+) -> str:
     return format_script(to_sql(statement)).strip()
 
 

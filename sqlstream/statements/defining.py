@@ -5,12 +5,14 @@ from __future__ import annotations
 from sqlstream.grammar import nodes
 from sqlstream.statements import altering as _altering  # noqa: F401
 from sqlstream.statements import containers as _containers  # noqa: F401
+from sqlstream.statements import materialized_views as _materialized_views  # noqa: F401
 from sqlstream.statements.definitions import define
 
 __all__ = ["DEFINITIONS", "define"]
 
 DEFINITIONS = (
-    nodes.CreateTable, nodes.CreateView, nodes.CreateFunction, nodes.CreateCatalog, nodes.CreateDatabase, nodes.Drop,
+    nodes.CreateTable, nodes.CreateView, nodes.CreateMaterializedView, nodes.AlterMaterializedView,
+    nodes.CreateFunction, nodes.CreateCatalog, nodes.CreateDatabase, nodes.Drop,
     nodes.AlterTable, nodes.AlterView, nodes.AlterFunction, nodes.AlterCatalog, nodes.AlterDatabase,
     nodes.Use, nodes.Set, nodes.Reset,
 )  # fmt: skip

@@ -161,7 +161,6 @@ def _(statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Define
 
 _NEVER_THERE = {
     "MODEL": "There are no models; a Python function may ask one.",
-    "MATERIALIZED TABLE": "There are no materialized tables; INSERT fills a table.",
 }
 
 

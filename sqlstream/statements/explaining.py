@@ -17,6 +17,7 @@ from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
 from sqlstream.runner import Runner
+from sqlstream.statements.materialized_views import declared_materialized, statement_of
 from sqlstream.statements.plan_files import compiled_plan
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -140,6 +141,8 @@ def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
             return bound_plan(inner, workspace)
         case nodes.CreateTable(query=query) as inner if query is not None:
             return bound_plan(nodes.Query(query, span=inner.span), workspace)
+        case nodes.CreateMaterializedView() as inner:
+            return bound_plan(*statement_of(declared_materialized(inner, workspace, ""), workspace))
     raise BindError(NO_PLAN, "CREATE TABLE without a query has no plan", statement.statement.span)
 
 

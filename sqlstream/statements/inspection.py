@@ -9,6 +9,7 @@ from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table, View
 from sqlstream.results import Rows
 from sqlstream.statements.functions import describe_function_named
+from sqlstream.statements.materialized_listings import LISTED, StatusOf, freshness_of, show_materialized
 from sqlstream.statements.show import (
     describe_catalog,
     describe_database,
@@ -22,11 +23,14 @@ from sqlstream.workspace import Workspace
 UNKNOWN_COLUMNS = "SS601"
 
 
-def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
-    """What the statement shows. UnsupportedError for statements that are not executed."""
+def inspect_statement(statement: nodes.Statement, workspace: Workspace, status_of: StatusOf | None = None) -> Rows:
+    """What the statement shows. UnsupportedError for statements that are not executed. ``status_of``: how materialized
+    views are doing; without it nobody is asked."""
     refuse_statement(statement)
     match statement:
         case nodes.Show():
+            if statement.what in LISTED:
+                return show_materialized(statement, workspace.catalog, status_of)
             return show(statement, workspace.catalog, lambda name: _described(name, workspace))
         case nodes.Describe(kind="FUNCTION"):
             return describe_function_named(statement.name, workspace.catalog)
@@ -36,7 +40,8 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
             catalog, _ = workspace.catalog.namespace(statement.name)
             return describe_database(workspace.catalog.database(statement.name), catalog, statement.extended)
         case nodes.Describe():
-            return described_more(_described(statement.name, workspace), statement, workspace.catalog)
+            more = () if status_of is None else freshness_of(statement, workspace.catalog, status_of)
+            return described_more(_described(statement.name, workspace), statement, workspace.catalog, more)
         case nodes.DescribeQuery():
             return _describe_query(statement, workspace)
     raise TypeError(type(statement).__name__)

@@ -23,6 +23,7 @@ from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.explain import to_json
 from sqlstream.plans import Root
 from sqlstream.statements.definitions import define
+from sqlstream.statements.materialized_views import refuse_writing
 from sqlstream.statements.replacing_rows import chosen_to_overwrite
 from sqlstream.version import __version__
 from sqlstream.workspace import Workspace
@@ -40,11 +41,20 @@ _PREFIXES = ("table.", "pipeline.operator-chaining", "sqlstream.functions.")
 
 def planned(statement: Compiled | nodes.Query, workspace: Workspace) -> Root | Batch:
     """What the statement runs as. SqlStreamError with all that is wrong."""
+    if not isinstance(statement, nodes.Query):
+        refuse_writing(_targets(statement, workspace), statement)
     if isinstance(statement, nodes.StatementSet):
         return set_of_streams(statement, workspace)
     if isinstance(statement, nodes.Insert) and statement.overwrite:
         return chosen_to_overwrite(statement, workspace)
     return chosen(statement, workspace)
+
+
+def _targets(statement: Compiled, workspace: Workspace) -> list[Table]:
+    """The tables that are written, as far as there are such."""
+    inserts = statement.inserts if isinstance(statement, nodes.StatementSet) else (statement,)
+    relations = (workspace.catalog.relation(str(insert.target)) for insert in inserts)
+    return [relation for relation in relations if isinstance(relation, Table)]
 
 
 def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:

@@ -41,6 +41,9 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     table = catalog.required(name)
     if not isinstance(table, Table):
         raise BindError(NOT_REPLACED, f'"{table.name}" is a view, which has no rows of its own', name.span)
+    if table.materialized:
+        message = f'"{table.name}" is a materialized view, whose rows its own job alone removes'
+        raise BindError(NOT_REPLACED, message, name.span, hint="DROP MATERIALIZED VIEW removes it.")
     if connector(table.connector).truncate is None:
         message = f'rows of table "{table.name}" are not removed: connector "{table.connector}" does not do that'
         raise BindError(

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 
 from sqlstream import connectors
-from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, full_name
+from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, definition_of_view, full_name, kind_of
+from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Database
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError
@@ -19,14 +20,13 @@ from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
-from sqlstream.statements.ddl import create_catalog_text, create_table_text, create_view_text
+from sqlstream.statements.ddl import create_catalog_text, create_materialized_text, create_table_text, create_view_text
 from sqlstream.statements.partitions import partitions
 
 _Line = tuple[str, ...]
 
 _NEVER_THERE = {
     "JARS": "jars",
-    "MATERIALIZED TABLES": "table name",
     "MODELS": "model name",
     "PROCEDURES": "procedure name",
 }
@@ -71,6 +71,9 @@ def _show_one(statement: nodes.Show, catalog: Catalog, described: Callable[[node
         case "CREATE CATALOG":
             mount = catalog.mount(str(statement.name), statement.name)
             return Rows.of_text(("result",), [(create_catalog_text(mount),)])
+        case what if what.removeprefix("CREATE ") in KINDS:
+            text = create_materialized_text(materialized(statement.name, catalog), catalog.path(statement.name))
+            return Rows.of_text(("result",), [(text,)])
         case "CREATE VIEW":
             text = create_view_text(_view(statement.name, catalog), catalog, catalog.path(statement.name))
             return Rows.of_text(("result",), [(text,)])
@@ -107,10 +110,10 @@ _LISTS: dict[str, _Lister] = {
 
 def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFilter | None) -> Rows:
     """The rows whose first value the filter lets pass."""
-    return Rows.of_text(columns, [row for row in rows if names is None or _passes(row[0], names)])
+    return Rows.of_text(columns, [row for row in rows if names is None or passes(row[0], names)])
 
 
-def _passes(name: str, names: nodes.NameFilter) -> bool:
+def passes(name: str, names: nodes.NameFilter) -> bool:
     """Whether the pattern of LIKE fits the whole name; a backslash before ``%`` and ``_`` makes them plain."""
     wild = {"%": ".*", "_": "."}
     pieces = re.findall(r"\\.|.", names.pattern, re.DOTALL)
@@ -119,8 +122,22 @@ def _passes(name: str, names: nodes.NameFilter) -> bool:
     return fits is not names.negated
 
 
+def materialized(name: nodes.Name, catalog: Catalog) -> nodes.CreateMaterializedView:
+    """The definition of a materialized view. BindError SS202 for what is none."""
+    relation = catalog.required(name)
+    definition = definition_of_view(catalog.entry("relation", catalog.path(name)))
+    if definition is None:
+        kind = "view" if isinstance(relation, View) else "table"
+        message, hint = f'"{relation.name}" is a {kind}, not a materialized view', f"Write SHOW CREATE {kind.upper()}."
+        raise BindError(DOES_NOT_EXIST, message, name.span, hint=hint)
+    return definition[0]
+
+
 def _table(name: nodes.Name, catalog: Catalog) -> Table:
     relation = catalog.required(name)
+    if isinstance(relation, Table) and relation.materialized:
+        message = f'"{relation.name}" is a materialized view, not a table'
+        raise BindError(DOES_NOT_EXIST, message, name.span, hint="Write SHOW CREATE MATERIALIZED VIEW.")
     if not isinstance(relation, Table):
         hint = "Write SHOW CREATE VIEW."
         raise BindError(DOES_NOT_EXIST, f'"{relation.name}" is a view, not a table', name.span, hint=hint)
@@ -182,7 +199,7 @@ def describe_table(table: Table) -> Rows:
 
 def _described(column: Column, table: Table) -> tuple[str | None, ...]:
     key = f"PRI({', '.join(table.primary_key)})" if column.name in table.primary_key else None
-    nullable = column.nullable and key is None
+    nullable = column.nullable and (key is None or table.materialized)  # as keys of GROUP BY may be
     return (
         column.name,
         (column.declared or column.type.ddl()) + _TIME_MARKS[column.time],
@@ -216,8 +233,10 @@ def _watermark(column: Column, table: Table) -> str | None:
     return f"{column.name} - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else column.name
 
 
-def described_more(columns: Rows, statement: nodes.Describe, catalog: Catalog) -> Rows:
-    """With EXTENDED, what else there is to say of the table or view, behind its columns."""
+def described_more(
+    columns: Rows, statement: nodes.Describe, catalog: Catalog, more: Iterable[tuple[str, str | None]] = ()
+) -> Rows:
+    """With EXTENDED, what else there is to say of the table or view, behind its columns, and ``more`` at the end."""
     if not statement.extended:
         return columns
     path = catalog.path(statement.name)
@@ -225,7 +244,7 @@ def described_more(columns: Rows, statement: nodes.Describe, catalog: Catalog) -
     facts: list[tuple[str, str | None]] = [
         ("catalog", path[0]),
         ("database", path[1]),
-        ("kind", "view" if isinstance(relation, View) else "table"),
+        ("kind", kind_of(catalog.entry("relation", path) or relation)),
         ("temporary", _yes(catalog.is_temporary("relation", path))),
     ]
     if isinstance(relation, Table):
@@ -236,6 +255,7 @@ def described_more(columns: Rows, statement: nodes.Describe, catalog: Catalog) -
             ("changelog", changelog_text(relation.changelog)),
             *((f"option {key}", value) for key, value in masked(relation.options)),
         ]
+    facts += more
     detail = [("", "", None, None, None, None), ("# details", "", None, None, None, None)]
     return Rows.of_text(
         _DESCRIPTION, [*columns.fetchall(), *detail, *((name, value, None, None, None, None) for name, value in facts)]

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from sqlstream.grammar import to_sql
+from sqlstream.grammar import parse_script, to_sql
+from sqlstream.grammar.nodes import CreateMaterializedView
 from sqlstream.session import Session
+from sqlstream.statements.defining import define
 from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, restart_points, steps_of
 from sqlstream.testing.golden_stream import Saved, StepOutcome, StreamRun
 from sqlstream.testing.line_rows import LineComparison
@@ -69,10 +71,20 @@ def prepare(blocks: Iterable[Block], session: Session, folder: Path) -> None:
         if block.kind not in SETUP:
             continue
         if block.kind == "statement":
-            session.sql(block.sql)
+            _carry_out(block.sql, session)
             continue
         for name in block.sql.splitlines():
             define_mocked(_text_of(block, folder / name.strip()), session)
+
+
+def _carry_out(text: str, session: Session) -> None:
+    """The statements of a block; of a materialized view the definition alone, whose job nobody waits for."""
+    statements = parse_script(text)
+    if not any(isinstance(statement, CreateMaterializedView) for statement in statements):
+        session.sql(text)
+        return
+    for statement in statements:
+        define(statement, session.workspace, text)
 
 
 def files_of(blocks: Iterable[Block], folder: Path) -> Iterator[Path]:

@@ -23,6 +23,7 @@ from sqlstream.statements.defining import DEFINITIONS
 from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
+from sqlstream.testing.mocks import without_job
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob
@@ -316,7 +317,7 @@ def plan_of_script(script: str, session: Session) -> Root:
         for statement in definitions:
             if not isinstance(statement, DEFINITIONS):
                 raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
-            session.execute(statement, script)
+            session.execute(without_job(statement), script)
         if not isinstance(last, Planned):
             raise ValueError(f"a test ends with a query, an INSERT or a statement set, not with: {to_sql(last)}")
         return plan_of(last, session.workspace)

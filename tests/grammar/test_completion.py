@@ -10,7 +10,21 @@ from sqlstream.grammar import expected_after
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("CREATE ", ["CATALOG", "DATABASE", "FUNCTION", "OR", "SCHEMA", "TABLE", "TEMPORARY", "VIEW"]),
+        (
+            "CREATE ",
+            [
+                "CATALOG",
+                "DATABASE",
+                "FUNCTION",
+                "MATERIALIZED",
+                "OR",
+                "SCHEMA",
+                "STREAMING",
+                "TABLE",
+                "TEMPORARY",
+                "VIEW",
+            ],
+        ),
         (
             "SELECT 1; SHOW ",
             [
@@ -31,6 +45,7 @@ from sqlstream.grammar import expected_after
                 "PARTITIONS",
                 "PROCEDURES",
                 "SCHEMAS",
+                "STREAMING",
                 "TABLES",
                 "USER",
                 "VIEWS",

@@ -15,12 +15,16 @@ from sqlstream.jobs.checkpoints.sink_places import FILE as SINKS
 from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
 from sqlstream.jobs.checkpoints.watermarks import FILE as WATERMARKS
 from sqlstream.jobs.identity.layout import FILE as LAYOUT
+from sqlstream.jobs.records.history import FILE as HISTORY
 from sqlstream.jobs.records.record import FILE as RECORD
 
 FOREIGN_FOLDER = "SS414"
 
 MARKS = (RUN, PLAN, LAYOUT, RECORD)
 """A folder with one of these files is that of a job; each of them is read, and must be of ours, before a job starts."""
+
+VIEW = "view.json"
+"""What is known of a materialized view, whose folder that of its job is; it may be there before the job."""
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
 _CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS, LAYOUT, PLAN, RUN)
@@ -35,7 +39,7 @@ def require_own_folder(storage: Storage, path: str) -> None:
     if not isinstance(storage, LocalStorage) or not storage.root.is_dir():
         return
     names = sorted(path_inside.name for path_inside in storage.root.iterdir() if not path_inside.name.startswith("."))
-    if names and not any((storage.root / mark).is_file() for mark in MARKS):
+    if names and not any((storage.root / mark).is_file() for mark in (*MARKS, VIEW)):
         more = f" and {len(names) - 1} more" if names[1:] else ""
         raise ExecutionError(
             FOREIGN_FOLDER,
@@ -52,6 +56,15 @@ def remove_checkpoint(storage: Storage) -> None:
         storage.remove(name)
     if isinstance(storage, LocalStorage):
         _remove_if_empty(storage.root / "spark")
+
+
+def remove_job_folder(storage: Storage) -> None:
+    """Remove a checkpoint, and what is recorded of its job. Savepoints stay; only where ``storage.can_remove``."""
+    remove_checkpoint(storage)
+    for name in (HISTORY, "requests", "replies", RECORD, VIEW, ".lock"):
+        storage.remove(name)
+    if isinstance(storage, LocalStorage):
+        _remove_if_empty(storage.root)
 
 
 def _remove_if_empty(folder: Path) -> None:

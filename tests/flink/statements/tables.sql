@@ -161,8 +161,32 @@ CREATE FUNCTION f5 AS 'com.example.F' LANGUAGE JAVA USING JAR '/tmp/f.jar';
 -- refused SS101: there are no models
 CREATE MODEL m INPUT (text STRING) OUTPUT (label STRING) WITH ('provider' = 'openai');
 
--- refused SS101: there are no materialized tables
 CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '3' MINUTE AS SELECT product FROM orders;
+
+CREATE MATERIALIZED TABLE mt (PRIMARY KEY (product) NOT ENFORCED) COMMENT 'of a test' WITH ('connector' = 'filesystem', 'path' = '/tmp/mt', 'format' = 'parquet') FRESHNESS = INTERVAL '30' SECOND REFRESH_MODE = CONTINUOUS AS SELECT product, SUM(amount) AS total FROM orders GROUP BY product;
+
+CREATE OR ALTER MATERIALIZED TABLE mt AS SELECT product, COUNT(*) AS n FROM orders GROUP BY product;
+
+-- refused SS691: a job keeps the table, no schedule
+CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' DAY REFRESH_MODE = FULL AS SELECT product FROM orders;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+ALTER MATERIALIZED TABLE mt SUSPEND;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+ALTER MATERIALIZED TABLE mt RESUME;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+ALTER MATERIALIZED TABLE mt REFRESH;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+ALTER MATERIALIZED TABLE mt AS SELECT amount FROM orders;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+SHOW CREATE MATERIALIZED TABLE mt;
+
+CREATE MATERIALIZED TABLE mt AS SELECT product FROM orders;
+DROP MATERIALIZED TABLE mt;
 
 -- refused SS101: there are no connections
 CREATE CONNECTION c WITH ('type' = 'basic');

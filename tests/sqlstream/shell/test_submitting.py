@@ -123,7 +123,7 @@ def test_a_directory_of_the_user_and_a_name_stay(process: Path) -> None:
     ("command", "message"),
     [
         ("\\submit", 'SS108: "\\submit" needs an INSERT behind it, or one that ran before'),
-        ("\\submit SELECT n FROM ticks;", 'SS108: "\\submit" takes an INSERT or a statement set'),
+        ("\\submit SELECT n FROM ticks;", 'SS108: "\\submit" takes an INSERT, a statement set or a materialized view'),
         ("\\submit INSERT INTO nowhere SELECT m FROM ticks;", 'SS201: column "m" does not exist'),
         ("\\submit INSERT INTO kept SELECT n FROM ticks;", 'SS463: the rows of table "kept" live in this session'),
         ("\\submit INSERT INTO nowhere SELECT n FROM kept;", 'SS463: the rows of table "kept" live in this session'),

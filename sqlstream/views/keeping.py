@@ -1,0 +1,317 @@
+"""The materialized views of a session: their tables are made, their jobs started, stopped and asked.
+
+A view has a folder, the checkpoint of its job, which outlives the session as its table does. Whoever creates the same
+view again, in whatever process, goes on from there; another definition under its name must say OR REPLACE.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlstream.catalog import definition_of_view
+from sqlstream.errors import BindError, ExecutionError, Span, SqlStreamError
+from sqlstream.grammar import nodes, to_sql
+from sqlstream.statements.materialized_views import (
+    MaterializedView,
+    altered,
+    declared_materialized,
+    insert_of,
+    materialized_named,
+)
+from sqlstream.views import targets
+from sqlstream.views.folders import checkpoints_of_views
+from sqlstream.views.server import reach
+from sqlstream.views.state import ViewState, digest_of, read_state, write_state
+from sqlstream.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sqlstream.jobs import Job
+    from sqlstream.jobs.checkpoints.storage import Storage
+    from sqlstream.jobs.records.processes import Process
+    from sqlstream.jobs.records.record import JobRecord
+    from sqlstream.runner import Runner
+    from sqlstream.statements.job_statements import ControlledJob
+
+ANOTHER_VIEW = "SS486"
+OCCUPIED = "SS487"
+SUSPENDED = "SS699"
+
+CANNOT_DELETE = "SS233"
+_NEVER_STARTED = "NOT STARTED"
+_WAIT_S = 120.0
+_LOOK_S = 0.2
+_NOWHERE = Span(0, 0)
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """How a view is doing. ``state`` is that of its job, or SUSPENDED; times are in seconds since 1970."""
+
+    name: str
+    state: str
+    record: JobRecord | None = None
+    epoch: int | None = None
+    committed: float | None = None
+
+
+class Views:
+    """``keeps``: this process looks after the views, as ``sqlstream serve`` does."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.keeps = False
+
+    # --- statements ---
+
+    def execute(
+        self, statement: nodes.CreateMaterializedView | nodes.AlterMaterializedView, text: str, workspace: Workspace
+    ) -> Job | None:
+        """The job that a CREATE has started; None where it has not, and for ALTER."""
+        if isinstance(statement, nodes.CreateMaterializedView):
+            return self.create(statement, text, workspace)
+        self.alter(statement, text, workspace)
+        return None
+
+    def create(self, statement: nodes.CreateMaterializedView, text: str, workspace: Workspace) -> Job | None:
+        """The job of the view; None where it is another process's, is suspended, or where the view was there."""
+        catalog = workspace.catalog
+        view = declared_materialized(statement, workspace, text)
+        before = definition_of_view(catalog.entry("relation", view.path))
+        same = before is not None and digest_of(before[0]) == digest_of(view.statement)
+        if before is not None and statement.if_not_exists:
+            return None
+        if statement.replace and before is not None and not same:
+            self._remove(materialized_named(statement.name, workspace), workspace)
+        replaces = statement.replace and before is not None
+        created = catalog.create(
+            statement.name, view.table, if_not_exists=statement.if_not_exists, replace=replaces, stored=view.stored
+        )
+        assert created
+        try:
+            return self.begin(view, workspace, anew=statement.replace)
+        except SqlStreamError:
+            if before is None:
+                catalog.drop(view.statement.kind, statement.name)
+            raise
+
+    def alter(self, statement: nodes.AlterMaterializedView, text: str, workspace: Workspace) -> None:
+        view = materialized_named(statement.name, workspace)
+        match statement.action:
+            case "SUSPEND":
+                self._suspend(view, workspace)
+            case "RESUME":
+                self.resume(view, workspace)
+            case "REFRESH":
+                self._refresh(view, statement, workspace)
+            case None:
+                assert statement.query is not None
+                self.create(altered(view, statement), text, workspace)
+
+    def drop(self, name: nodes.Name, workspace: Workspace) -> None:
+        """The job stops, and the rows go; nothing where the name is that of no view, which the catalog tells."""
+        try:
+            view = materialized_named(name, workspace)
+        except SqlStreamError:  # there is none, or its definition cannot be read
+            return
+        self._remove(view, workspace)
+
+    def drop_in(self, namespace: tuple[str, str], workspace: Workspace) -> None:
+        """All views of a database, which goes with all that is in it."""
+        for view in self.all(workspace, namespace):
+            self._remove(view, workspace)
+
+    def all(self, workspace: Workspace, namespace: tuple[str, str] | None = None) -> Iterator[MaterializedView]:
+        """The views of a database, by name."""
+        catalog = workspace.catalog
+        catalog_name, database = namespace or catalog.current
+        for name in catalog.names("relation", namespace):
+            if definition_of_view(catalog.entry("relation", (catalog_name, database, name))) is not None:
+                yield materialized_named(nodes.Name((catalog_name, database, name), span=_NOWHERE), workspace)
+
+    # --- what a view does -------------------------------------------------------------------------------------
+
+    def status(self, view: MaterializedView, workspace: Workspace, *, exact: bool = True) -> ViewStatus:
+        """What is known of the view without Spark; without ``exact`` as it was a moment ago, and cheaper."""
+        from sqlstream.jobs.records.history import read_epochs
+
+        storage = self._storage(view, workspace)
+        state = read_state(storage)
+        job = self._job(view, storage)
+        record = None if job is None else job.record
+        if record is None or record.is_damaged:
+            status = _NEVER_STARTED if record is None else record.status
+            return ViewStatus(view.name, "SUSPENDED" if state is not None and state.suspended else status)
+        suspended = state is not None and state.suspended and not record.is_running
+        if exact and job is not None:
+            job.checkpoints()  # writes down the last ones
+        epochs = read_epochs(storage)
+        newest = epochs[max(epochs)] if epochs else None
+        return ViewStatus(
+            view.name,
+            "SUSPENDED" if suspended else record.status,
+            record,
+            None if newest is None else newest.epoch,
+            None if newest is None else newest.time,
+        )
+
+    def resume(self, view: MaterializedView, workspace: Workspace) -> Job | None:
+        """The job goes on; None where another process runs it, or is to start it."""
+        storage = self._storage(view, workspace)
+        state = read_state(storage) or ViewState(digest_of(view.statement))
+        write_state(storage, replace(state, suspended=False))
+        return self.begin(view, workspace)
+
+    def is_suspended(self, view: MaterializedView, workspace: Workspace) -> bool:
+        state = read_state(self._storage(view, workspace))
+        return state is not None and state.suspended
+
+    def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
+        """The job goes on from the checkpoint, or begins. ``anew``: what another view has left under the name goes.
+
+        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table of somebody else.
+        """
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+
+        reach([view.table], workspace.settings)
+        storage = self._storage(view, workspace)
+        digest, state = digest_of(view.statement), read_state(storage)
+        if state is not None and state.definition != digest:
+            if not anew:
+                raise _another(view)
+            self._forget(view, storage)
+            state = None
+        fresh = state is None
+        if state is None:
+            self._require_free(view, storage, anew=anew)
+            state = ViewState(digest)
+        job = self._job(view, storage)
+        if state.suspended or (job is not None and job.record.is_running):
+            return None
+        if state.kept and not self.keeps:  # the process that serves the view starts it
+            self._wait_until_running(view, storage)
+            return None
+        write_state(storage, replace(state, keeper=self._keeper))
+        try:
+            return self._start(view, workspace)
+        except SqlStreamError:
+            if fresh and storage.can_remove:
+                with suppress(SqlStreamError):
+                    targets.remove(view.table)
+                    remove_job_folder(storage)
+            raise
+
+    @property
+    def _keeper(self) -> Process | None:
+        from sqlstream.jobs.records.processes import this_process
+
+        return this_process() if self.keeps else None
+
+    def _start(self, view: MaterializedView, workspace: Workspace) -> Job:
+        plan, inside = insert_of(view, workspace)
+        inside.settings.set("execution.checkpointing.dir", checkpoints_of_views(workspace.settings))
+        job = self._runner.start(plan, inside, to_sql(view.statement), name=view.name)
+        if workspace.settings["table.dml-sync"]:
+            job.wait()
+        return job
+
+    def _suspend(self, view: MaterializedView, workspace: Workspace) -> None:
+        """First told, then done: whoever looks after the view must not start it again."""
+        storage = self._storage(view, workspace)
+        state = read_state(storage) or ViewState(digest_of(view.statement))
+        write_state(storage, replace(state, suspended=True))
+        self._stop(view, storage)
+
+    def _refresh(self, view: MaterializedView, statement: nodes.AlterMaterializedView, workspace: Workspace) -> None:
+        """All that is there now is in the view afterwards."""
+        storage = self._storage(view, workspace)
+        if self.is_suspended(view, workspace):
+            message = f'"{view.name}" is suspended'
+            hint = f"Write ALTER {statement.kind} {statement.name} RESUME."
+            raise BindError(SUSPENDED, message, statement.span, hint=hint)
+        job = self._job(view, storage)
+        if job is not None and job.record.is_running:
+            job.checkpoint()
+            return
+        started = self.begin(view, workspace)
+        if started is not None and started.is_bounded:
+            started.wait()
+        elif started is not None:
+            started.checkpoint()
+
+    def _stop(self, view: MaterializedView, storage: Storage) -> None:
+        job = self._job(view, storage)
+        if job is not None and job.record.is_running:
+            job.stop()
+
+    def _remove(self, view: MaterializedView, workspace: Workspace) -> None:
+        """The job stops, the table and the checkpoint go."""
+        reach([view.table], workspace.settings)
+        storage = self._storage(view, workspace)
+        started = read_state(storage) is not None
+        self._forget(view, storage)
+        if started or targets.is_ours(view.table):
+            targets.remove(view.table)
+
+    def _forget(self, view: MaterializedView, storage: Storage) -> None:
+        """The job stops, and its checkpoint goes."""
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+
+        if not storage.can_remove:
+            message = f'the checkpoint "{storage.location()}" cannot be deleted: Spark deletes no files there'
+            raise BindError(CANNOT_DELETE, message, view.statement.name.span, hint="Delete it by hand first.")
+        self._stop(view, storage)
+        remove_job_folder(storage)
+
+    def _require_free(self, view: MaterializedView, storage: Storage, *, anew: bool) -> None:
+        if not targets.is_there(view.table):
+            return None
+        if anew and targets.is_ours(view.table):
+            return targets.remove(view.table)
+        place = view.table.option("table-name") or view.table.option("path")
+        message = f'where "{view.name}" is to be kept, there is something already: "{place}"'
+        hint = "CREATE OR REPLACE removes what an earlier view has left; else write another 'table-name' or 'path'."
+        raise ExecutionError(OCCUPIED, message, view.statement.name.span, hint=hint)
+
+    def _wait_until_running(self, view: MaterializedView, storage: Storage) -> None:
+        until = time.monotonic() + _WAIT_S
+        while time.monotonic() < until:
+            job = self._job(view, storage)
+            if job is not None and job.record_now().is_running:
+                return
+            time.sleep(_LOOK_S)
+
+    # --- where it is ------------------------------------------------------------------------------------------
+
+    def _storage(self, view: MaterializedView, workspace: Workspace) -> Storage:
+        """The folder of the view's job. Spark reads it where it is not one of this machine."""
+        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at
+
+        settings = workspace.settings.copy()
+        settings.set("execution.checkpointing.dir", checkpoints_of_views(settings))
+        path = self._runner.folders.checkpoint(settings, view.name)
+        local = None if self._runner.spark.is_remote else local_storage_at(path)
+        return storage_at(path, self._runner.spark.get(workspace.settings)) if local is None else local
+
+    def _job(self, view: MaterializedView, storage: Storage) -> ControlledJob | None:
+        """The job as this session runs it, or else as its record tells of it."""
+        from sqlstream.jobs.records.record import read_record
+        from sqlstream.jobs.records.recorded_job import RecordedJob
+
+        own = next((job for job in reversed(self._runner.jobs) if job.name == view.name), None)
+        if own is not None and own.record.is_running:
+            return own
+        record = None
+        with suppress(ExecutionError):
+            record = read_record(storage)
+        return own if record is None else RecordedJob(record, storage)
+
+
+def _another(view: MaterializedView) -> ExecutionError:
+    message = f'the checkpoint of "{view.name}" is that of another view, or of another definition of it'
+    detail = "What it has read would not be read again, so the table would be neither this view nor the other one."
+    hint = "Write CREATE OR REPLACE, which begins anew, or give the view another name."
+    return ExecutionError(ANOTHER_VIEW, message, view.statement.name.span, detail=detail, hint=hint)

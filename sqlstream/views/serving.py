@@ -1,0 +1,188 @@
+"""The views of a script at work: all jobs of its statements in one Spark, started again where they fail.
+
+The thread that serves is the only one that uses the session; the page reads what ``snapshot`` said last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.grammar import nodes, parse_script, to_sql
+from sqlstream.jobs import Job, JobState
+from sqlstream.secrets import shown_script
+from sqlstream.statements.materialized_views import MaterializedView, materialized_named
+from sqlstream.times import time_text, watermark_text
+from sqlstream.views.keeping import ANOTHER_VIEW, OCCUPIED, ViewStatus
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+NOT_SERVED = "SS489"
+
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
+_RESTARTS = "restart-strategy.type"
+
+
+@dataclass
+class _Attempt:
+    """The next start of a view or an INSERT that did not start, or whose job has failed for good."""
+
+    delay_s: float = _FIRST_DELAY_S
+    at: float = 0.0
+    error: str | None = None
+
+
+@dataclass
+class _Served:
+    """A statement with a job. ``view`` is None for INSERT and statement sets."""
+
+    statement: nodes.Statement
+    text: str
+    view: MaterializedView | None = None
+    job: Job | None = None
+    attempt: _Attempt = field(default_factory=_Attempt)
+
+
+class Serving:
+    """``tell`` gets a line for each start that fails."""
+
+    def __init__(self, session: Session, tell: Callable[[str], None]) -> None:
+        self._session = session
+        self._tell = tell
+        self._served: list[_Served] = []
+        session.views.keeps = True
+        if _RESTARTS not in session.workspace.settings.given:
+            session.workspace.settings.set(_RESTARTS, "exponential-delay")
+
+    def run(self, scripts: Iterable[str]) -> None:
+        """Carry the statements out, and start their jobs. Those that do not start are begun again by ``look``.
+
+        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows nobody would see.
+        """
+        for text in scripts:
+            for statement in parse_script(text):
+                try:
+                    self._take(statement, text)
+                except SqlStreamError as error:
+                    raise error.with_source(text) from error.__cause__
+
+    def _take(self, statement: nodes.Statement, text: str) -> None:
+        match statement:
+            case nodes.Query():
+                message = "nobody sees the rows of a query that is served"
+                hint = "Write CREATE MATERIALIZED VIEW name AS before it."
+                raise BindError(NOT_SERVED, message, statement.span, hint=hint)
+            case nodes.CreateMaterializedView() | nodes.Insert() | nodes.StatementSet():
+                served = _Served(statement, text)
+                self._served.append(served)
+                self._start(served)
+            case _:
+                self._session.execute(statement, text)
+
+    def look(self) -> None:
+        """Start what has ended and is to run, once its time has come."""
+        now = time.monotonic()
+        for served in self._served:
+            try:
+                if now >= served.attempt.at and self._is_to_start(served):
+                    self._start(served)
+            except SqlStreamError as error:  # of the record of a job, which may be read again in a moment
+                self._failed(served, str(error))
+
+    def _is_to_start(self, served: _Served) -> bool:
+        job = served.job
+        if served.attempt.error is not None:
+            return True
+        if served.view is not None:
+            status = self._session.views.status(served.view, self._session.workspace, exact=False)
+            return status.state in ("FAILED", "LOST", "STOPPED")
+        return job is not None and job.state is JobState.FAILED
+
+    def _start(self, served: _Served) -> None:
+        session, attempt = self._session, served.attempt
+        if served.job is not None and served.job.exception is not None:
+            self._failed(served, str(served.job.exception))
+        try:
+            if served.view is not None:
+                served.job = session.views.begin(served.view, session.workspace) or served.job
+            else:
+                result = session.execute(served.statement, served.text)
+                served.job = result if isinstance(result, Job) else None
+                served.view = self._view_of(served.statement)
+        except SqlStreamError as error:
+            if served.view is None and any(d.code in (ANOTHER_VIEW, OCCUPIED) for d in error.diagnostics):
+                raise  # which no second attempt mends
+            self._failed(served, str(error.with_source(served.text)))
+            return
+        attempt.error = None
+
+    def _failed(self, served: _Served, error: str) -> None:
+        attempt = served.attempt
+        if attempt.error != error:
+            self._tell(error)
+        attempt.error = error
+        attempt.at = time.monotonic() + attempt.delay_s
+        attempt.delay_s = min(attempt.delay_s * 2, _LONGEST_DELAY_S)
+
+    def _view_of(self, statement: nodes.Statement) -> MaterializedView | None:
+        if not isinstance(statement, nodes.CreateMaterializedView):
+            return None
+        return materialized_named(statement.name, self._session.workspace)
+
+    # --- what is told -----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[Mapping[str, Any]]:
+        """All views and other jobs as they are now, for the page and its JSON."""
+        return [dict(self._facts(served)) for served in self._served]
+
+    def _facts(self, served: _Served) -> Iterator[tuple[str, Any]]:
+        status = None
+        if served.view is not None:
+            status = self._session.views.status(served.view, self._session.workspace, exact=False)
+        yield from _told(served, status)
+
+
+def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
+    from sqlstream.jobs.records.record import moment
+
+    view, job = served.view, served.job
+    record = status.record if status is not None else None if job is None else job.record
+    state = status.state if status is not None else "NOT STARTED" if record is None else record.status
+    yield "name", view.name if view is not None else _name_of(served)
+    yield "kind", _kind_of(served.statement)
+    yield "state", state
+    yield "table", None if view is None else view.table.option("table-name") or view.table.option("path")
+    yield "epoch", None if status is None else status.epoch
+    committed = None if status is None else status.committed
+    yield "committed", None if committed is None else time_text(moment(committed))
+    yield "age_seconds", None if committed is None else round(time.time() - committed, 1)
+    progress = None if record is None else record.life.progress
+    watermark = None if progress is None else progress.watermark_ms
+    if progress is not None and progress.input_ended:
+        yield "watermark", "end of input"
+    else:
+        yield "watermark", None if watermark is None else watermark_text(watermark)
+    yield "rows_in", 0 if progress is None else progress.rows_in
+    yield "rows_out", 0 if progress is None else progress.rows_out
+    yield "rows_per_second", 0.0 if progress is None else round(progress.rows_per_second, 1)
+    yield "restarts", 0 if progress is None else progress.restarts
+    failure = None if record is None else record.error or record.life.last_failure
+    yield "error", served.attempt.error or (None if failure is None else ": ".join(failure))
+    yield "sql", shown_script(to_sql(served.statement))
+
+
+def _kind_of(statement: nodes.Statement) -> str:
+    return statement.kind.lower() if isinstance(statement, nodes.CreateMaterializedView) else "insert"
+
+
+def _name_of(served: _Served) -> str:
+    if served.job is not None:
+        return served.job.name
+    named = served.statement
+    if isinstance(named, nodes.CreateMaterializedView):
+        return str(named.name)
+    return str(named.target) if isinstance(named, nodes.Insert) else "statement set"

@@ -1,0 +1,54 @@
+"""What is known of a view beside its job: ``view.json`` in the job's checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+
+from sqlstream.grammar import nodes, to_sql
+from sqlstream.jobs.checkpoints.damage import damaged
+from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
+from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.jobs.records.processes import Process
+from sqlstream.udfs.texts import json_of
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """``definition`` tells definitions apart. ``suspended``: nobody starts the job until RESUME. ``keeper`` is the
+    process of ``sqlstream serve`` that starts it, where there is one."""
+
+    definition: str
+    suspended: bool = False
+    keeper: Process | None = None
+
+    @property
+    def kept(self) -> bool:
+        """True while a process looks after the view."""
+        return self.keeper is not None and self.keeper.is_here and self.keeper.is_alive
+
+
+def digest_of(statement: nodes.CreateMaterializedView) -> str:
+    """The same for definitions that make the same table of the same rows."""
+    plain = replace(statement, kind="MATERIALIZED VIEW", if_not_exists=False, replace=False, comment=None)
+    return hashlib.sha256(to_sql(plain).encode()).hexdigest()
+
+
+def read_state(storage: Storage) -> ViewState | None:
+    """ExecutionError SS459 for a file that is none of ours."""
+    text = storage.read(FILE)
+    if text is None:
+        return None
+    try:
+        values = json_of(text)
+        keeper = values["keeper"]
+        return ViewState(
+            str(values["definition"]), bool(values["suspended"]), None if keeper is None else Process(**keeper)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(storage.location(FILE), f"It does not tell of a materialized view: {error}.") from error
+
+
+def write_state(storage: Storage, state: ViewState) -> None:
+    storage.write(FILE, json.dumps(asdict(state), indent=1))

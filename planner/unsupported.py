@@ -152,8 +152,9 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "watermark function": Unsupported(
         "SS337",
-        "calls of CURRENT_WATERMARK",
-        "Windows drop late rows; LATE DATA TO t or FAIL says what else becomes of them.",
+        "calls of CURRENT_WATERMARK in this place",
+        "Write it in WHERE, in the select list or inside an aggregate.",
+        "It tells a row that comes the watermark; results of groups and joins come later.",
     ),
     "named arguments": Unsupported(
         "SS338",

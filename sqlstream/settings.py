@@ -28,6 +28,7 @@ from sqlstream.options import (
     one_of,
     parsed,
 )
+from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.spark.tuning.choices import OPTIONS as TUNING
 from sqlstream.udfs.barriers.marks import MOST_HELD
@@ -37,6 +38,7 @@ NEEDS_SETTING = "SS522"
 STATIC_SETTING = "SS523"
 
 
+COLUMN_EXPANSION = "table.column-expansion-strategy"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
@@ -63,6 +65,16 @@ def _job_name(text: str) -> str:
 
 
 JOB_NAME = OptionKind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
+
+
+def _expansion(text: str) -> frozenset[MetadataColumns]:
+    words = (word.strip().upper() for word in text.split(";"))
+    return frozenset(MetadataColumns(word) for word in words if word)
+
+
+_EXPANSION = OptionKind(
+    "list of kinds of columns", " or ".join(f"'{kind.value}'" for kind in MetadataColumns), _expansion
+)
 
 
 def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
@@ -244,6 +256,13 @@ OPTIONS = (
     ),
     *TUNING,
     Option(
+        COLUMN_EXPANSION,
+        _EXPANSION,
+        "Virtual metadata columns that * does not stand for, with ; between: EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS "
+        "those that are called like their key, EXCLUDE_ALIASED_VIRTUAL_METADATA_COLUMNS those with another name.",
+        "",
+    ),
+    Option(
         "table.dynamic-table-options.enabled",
         BOOLEAN,
         "OPTIONS hints of tables count. false: statements that have some are refused (SS374).",
@@ -319,9 +338,10 @@ OPTIONS = (
     ),
     Option(
         UPSERT_MATERIALIZE,
-        one_of("none", "auto", planned=("force",)),
+        one_of("none", "auto", "force"),
         "A sink replaces rows by its PRIMARY KEY, the query updates them by another key, so that several may collide. "
-        "none: the last change counts; auto: such a statement is refused (SS667).",
+        "none: the last change counts; auto: such a statement is refused (SS667); force: all rows of a key are kept, "
+        "and the last one that is left counts.",
         "none",
     ),
     Option(

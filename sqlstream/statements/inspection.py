@@ -29,7 +29,7 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
         case nodes.Show():
             return show(statement, workspace.catalog, lambda name: _described(name, workspace))
         case nodes.Describe(kind="FUNCTION"):
-            return describe_function_named(statement.name, workspace.catalog)
+            return describe_function_named(statement.name, workspace.catalog, extended=statement.extended)
         case nodes.Describe(kind="CATALOG"):
             return describe_catalog(workspace.catalog.mount(str(statement.name), statement.name), statement.extended)
         case nodes.Describe(kind="DATABASE"):

@@ -62,8 +62,8 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
     settings = emit_settings(workspace.settings)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
-    if workspace.settings[UPSERT_MATERIALIZE] == "force":
-        plan = _with_rows_left(plan, settings.state_ttl_ms)
+    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
+    plan = _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -89,13 +89,16 @@ def _with_sinks(plan: Node) -> Root:
     return plan
 
 
-def _with_rows_left(plan: Root, ttl_ms: int) -> Root:
-    """The plan, in which an operator knows all rows of each PRIMARY KEY on which they may collide: where the last one
-    goes, the one before it is there again. As Flink's SinkUpsertMaterializer."""
+def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, force: bool) -> Root:
+    """The plan, in which, where this is asked for, an operator knows all rows of each PRIMARY KEY on which they may
+    collide: where the last one goes, the one before it is there again. As Flink's SinkUpsertMaterializer."""
     if isinstance(plan, StatementSet):
-        inserts = (_with_rows_left(insert, ttl_ms) for insert in plan.inserts)
+        assert isinstance(statement, nodes.StatementSet)
+        pairs = zip(plan.inserts, statement.inserts, strict=True)
+        inserts = (_with_rows_left(insert, written, ttl_ms, force=force) for insert, written in pairs)
         return replace(plan, inserts=tuple(insert for insert in inserts if isinstance(insert, Insert)))
-    if not isinstance(plan, Insert) or not may_collide(plan):
+    wanted = force or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
+    if not wanted or not isinstance(plan, Insert) or not may_collide(plan):
         return plan
     columns = (column.name for column in plan.table.physical_columns)
     fields = {column: field.name for column, field in zip(columns, plan.input.schema, strict=True)}
@@ -121,8 +124,9 @@ def emit_settings(settings: Settings) -> EmitSettings:
 def _lookup_defaults(settings: Settings) -> LookupOptions:
     """How lookups ask whose query does not say it."""
     unordered = settings["table.exec.async-lookup.output-mode"] == "ALLOW_UNORDERED"
+    loose = Order.KEY_ORDERED if settings["table.exec.async-lookup.key-ordered-enabled"] else Order.UNORDERED
     return LookupOptions(
-        order=Order.UNORDERED if unordered else Order.ORDERED,
+        order=loose if unordered else Order.ORDERED,
         capacity=settings["table.exec.async-lookup.buffer-capacity"],
         timeout_ms=max(1, settings["table.exec.async-lookup.timeout"]),
     )

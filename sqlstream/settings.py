@@ -85,11 +85,24 @@ def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
     )
 
 
+_STRATEGIES = one_of("none", "fixed-delay", "exponential-delay", "failure-rate")
+_SPELLED = {
+    "disable": "none", "off": "none", "fixeddelay": "fixed-delay", "exponentialdelay": "exponential-delay",
+    "failurerate": "failure-rate",
+}  # fmt: skip
+
+
+def _strategy(text: str) -> str:
+    """The strategy by any of the names that Flink has for it."""
+    word: str = _STRATEGIES.parse(_SPELLED.get(text.strip().lower(), text))
+    return word
+
+
 def _restart_options() -> tuple[Option, ...]:
     """Flink's restart strategies, with Flink's defaults but for the type, which is none."""
     prefix = "restart-strategy"
     fixed, growing, rate = (f"{prefix}.{kind}" for kind in ("fixed-delay", "exponential-delay", "failure-rate"))
-    kinds = one_of("none", "fixed-delay", "exponential-delay", "failure-rate")
+    kinds = OptionKind("enumeration", _STRATEGIES.accepted, _strategy, words=_STRATEGIES.words)
     growing_again = "After so long without a failure the delay is the initial one again, and attempts count anew."
     return (
         Option(f"{prefix}.type", kinds, "Whether a failed job starts again from its checkpoint, and when.", "none"),
@@ -270,6 +283,12 @@ OPTIONS = (
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option(
+        "table.exec.async-lookup.key-ordered-enabled",
+        BOOLEAN,
+        "Where answers may come in any order, those for one key of an update come in the order of their rows.",
+        "false",
+    ),
+    Option(
         "table.exec.async-lookup.buffer-capacity",
         integer(1, 1_000_000),
         "How many lookups a task has in flight at most, where the query does not say CAPACITY.",
@@ -353,7 +372,11 @@ OPTIONS = (
     *TAKEN,
 )
 
-PLANNED: dict[str, str] = {}
+PLANNED: dict[str, str] = {
+    "execution.job-status-changed-listeners": "Listeners are classes of Java.",
+    "table.catalog-modification.listeners": "Listeners are classes of Java.",
+    "table.catalog-store.file.path": "sqlstream.toml names catalogs that stay: type = 'file', path = '…'.",
+}
 """Keys of the dialect that have no effect yet, and what holds instead."""
 
 

@@ -9,7 +9,7 @@ from lark import Token, v_args
 from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
+from sqlstream.grammar.build_clauses import span_of_meta, text_of, whole, words_of
 from sqlstream.grammar.build_create_table import KeyColumn
 from sqlstream.grammar.build_match import MatchBuilder
 from sqlstream.grammar.failures import failure
@@ -66,6 +66,20 @@ class AlterBuilder(MatchBuilder):
 
     def drop_element(self, meta: Meta, kind: str, name: Token | None) -> n.DropElement:
         return n.DropElement(kind, name and text_of(name), span=span_of_meta(meta))
+
+    def add_distribution(self, meta: Meta, distribution: n.Distribution) -> n.ChangeDistribution:
+        return n.ChangeDistribution(distribution, True, span=span_of_meta(meta))
+
+    def modify_distribution(self, meta: Meta, distribution: n.Distribution) -> n.ChangeDistribution:
+        return n.ChangeDistribution(distribution, False, span=span_of_meta(meta))
+
+    def distribution(self, meta: Meta, kind: str | None, columns: Any, buckets: Token | None) -> n.Distribution:
+        return n.Distribution(
+            columns, kind, whole(buckets, 1) if buckets is not None else None, span=span_of_meta(meta)
+        )
+
+    def distribution_into(self, meta: Meta, buckets: Token) -> n.Distribution:
+        return n.Distribution(buckets=whole(buckets, 1), span=span_of_meta(meta))
 
     def element_kind(self, meta: Meta, *words: Token) -> str:
         return words_of(words)

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span, shortened
 from sqlstream.grammar import nodes as n
+from sqlstream.grammar.carrier import add_clause
 from sqlstream.grammar.failures import LITERAL, failure
 from sqlstream.grammar.interval_hints import EXAMPLE, interval_meant
 
@@ -95,10 +96,16 @@ class ClauseBuilder(Transformer[Token, Any]):
     def descriptor(self, meta: Meta, *columns: Token) -> n.Descriptor:
         return n.Descriptor(tuple(c.value for c in columns), span=span_of_meta(meta))
 
-    def table_argument(self, meta: Meta, source: Token, partition: Any, order: Any) -> n.TableArgument:
+    def table_argument(self, meta: Meta, source: Token | exp.Table, partition: Any, order: Any) -> n.TableArgument:
         """A query in parentheses may stand without TABLE, as in Flink; it prints with it."""
-        table = source.value if source.type == "TABLE_NAME" else exp.Subquery(this=source.value)
+        table = source if isinstance(source, exp.Table) else exp.Subquery(this=source.value)
         return n.TableArgument(table, partition or (), order or (), span=span_of_meta(meta))
+
+    def named_source(self, meta: Meta, name: Token, hint: Token | None) -> exp.Table:
+        table: exp.Table = name.value
+        if hint is not None:
+            add_clause(table, n.TableClauses, "hint", hint.value)
+        return table
 
     def partition_by(self, meta: Meta, keys: Token) -> tuple[exp.Expression, ...]:
         return tuple(keys.value)

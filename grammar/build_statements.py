@@ -152,10 +152,14 @@ class StatementBuilder(PlanBuilder):
         return "DATABASE" if word.value == "SCHEMA" else str(word.value)
 
     def insert(
-        self, meta: Meta, mode: str, target: n.Name, hint: Token | None, partition: Any, columns: Any, query: Token
-    ) -> n.Insert:
-        given, overwrite = None if hint is None else hint.value, mode == "OVERWRITE"
-        return n.Insert(target, query.value, columns or (), given, overwrite, partition or (), span=span_of_meta(meta))
+        self, meta: Meta, mode: str, target: n.Name, hint: Token | None, partition: Any, columns: Any, query: Token,
+        conflict: str | None,
+    ) -> n.Insert:  # fmt: skip
+        given, overwrite, span = None if hint is None else hint.value, mode == "OVERWRITE", span_of_meta(meta)
+        return n.Insert(target, query.value, columns or (), given, overwrite, partition or (), conflict, span=span)
+
+    def on_conflict(self, meta: Meta, action: str) -> str:
+        return action
 
     def unit_test(
         self, meta: Meta, name: n.Name, view: n.Name, at: Token | None, mocks: Any, expected: n.UnitRows
@@ -266,7 +270,7 @@ class StatementBuilder(PlanBuilder):
 
     object_kind = explain_format = show_list = like_kind = use_kind = created_kind = insert_mode = _word
     materialized_kind = materialized_action = _word
-    drop_behaviour = distribution_kind = like_action = like_feature = _word
+    drop_behaviour = distribution_kind = conflict_action = like_action = like_feature = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True

@@ -24,6 +24,7 @@ from sqlstream.grammar.print_statements import (
     insert_head,
     materialized_elements,
     materialized_head,
+    on_conflict,
     partitions,
     table_elements,
     unit_rows_head,
@@ -175,7 +176,8 @@ def _(statement: n.Query) -> str:
 
 @pretty.register
 def _(statement: n.Insert) -> str:
-    return f"{insert_head(statement, _plain)}\n{_sql(statement.query)}"
+    parts = [insert_head(statement, _plain), _sql(statement.query), on_conflict(statement)]
+    return "\n".join(text for text in parts if text is not None)
 
 
 @pretty.register

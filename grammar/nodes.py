@@ -726,7 +726,10 @@ class PartitionValue(Node):
 
 @dataclass(frozen=True)
 class Insert(Node):
-    """``INSERT INTO|OVERWRITE target [/*+ OPTIONS(…) */] [PARTITION (…)] [(columns)] query``."""
+    """``INSERT INTO|OVERWRITE target [/*+ OPTIONS(…) */] [PARTITION (…)] [(columns)] query [ON CONFLICT DO …]``.
+
+    ``conflict``: ERROR, NOTHING or DEDUPLICATE.
+    """
 
     target: Name
     query: exp.Expression
@@ -734,6 +737,7 @@ class Insert(Node):
     hint: TableHint | None = None
     overwrite: bool = False
     partition: tuple[PartitionValue, ...] = ()
+    conflict: str | None = None
 
 
 @dataclass(frozen=True)
@@ -822,10 +826,18 @@ class DropColumns(Node):
 
 @dataclass(frozen=True)
 class DropElement(Node):
-    """``DROP PRIMARY KEY|WATERMARK|CONSTRAINT [name]``."""
+    """``DROP PRIMARY KEY|WATERMARK|DISTRIBUTION|CONSTRAINT [name]``."""
 
     kind: str
     name: str | None = None
+
+
+@dataclass(frozen=True)
+class ChangeDistribution(Node):
+    """``ADD|MODIFY DISTRIBUTION [BY [HASH|RANGE] (columns)] [INTO n BUCKETS]``."""
+
+    distribution: Distribution
+    adds: bool
 
 
 @dataclass(frozen=True)
@@ -837,7 +849,7 @@ class ChangePartition(Node):
 
 TableChange = (
     RenameTo | RenameColumn | SetOptions | ResetOptions | AddElements | ModifyElements | RetypeColumn | DropColumns
-    | DropElement | ChangePartition
+    | DropElement | ChangePartition | ChangeDistribution
 )  # fmt: skip
 
 

@@ -95,11 +95,12 @@ def _(node: n.CreateTable, sql: Sql) -> str:
 
 def distribution(node: n.CreateTable) -> str | None:
     """``DISTRIBUTED …``, if the table is."""
-    told = node.distribution
-    if told is None:
-        return None
+    return None if node.distribution is None else _buckets("DISTRIBUTED", node.distribution)
+
+
+def _buckets(word: str, told: n.Distribution) -> str:
     columns = joined("BY", told.kind, _columns(told.columns)) if told.columns else None
-    return joined("DISTRIBUTED", columns, f"INTO {told.buckets} BUCKETS" if told.buckets is not None else None)
+    return joined(word, columns, f"INTO {told.buckets} BUCKETS" if told.buckets is not None else None)
 
 
 def partitions(node: n.CreateTable) -> str | None:
@@ -146,6 +147,10 @@ def insert_head(node: n.Insert, sql: Sql) -> str:
     mode = "INSERT OVERWRITE" if node.overwrite else "INSERT INTO"
     hint = None if node.hint is None else print_node(node.hint, sql)
     return joined(mode, name_text(node.target), hint, partition_text(node.partition, plain_sql), _columns(node.columns))
+
+
+def on_conflict(node: n.Insert) -> str | None:
+    return None if node.conflict is None else f"ON CONFLICT DO {node.conflict}"
 
 
 def plain_sql(expression: exp.Expression) -> str:
@@ -306,6 +311,11 @@ def _(node: n.DropElement, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.ChangeDistribution, sql: Sql) -> str:
+    return joined("ADD" if node.adds else "MODIFY", _buckets("DISTRIBUTION", node.distribution))
+
+
+@print_node.register
 def _(node: n.ChangePartition, sql: Sql) -> str:
     return joined("ADD", partition_text(node.partition, sql))
 
@@ -344,7 +354,7 @@ def _(node: n.Query, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Insert, sql: Sql) -> str:
-    return f"{insert_head(node, sql)} {sql(node.query)}"
+    return joined(insert_head(node, sql), sql(node.query), on_conflict(node))
 
 
 @print_node.register

@@ -17,6 +17,7 @@ from sqlstream.grammar.modifiers import clause_field
 from sqlstream.grammar.spans import mark, span_of
 
 WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION", "COUNT_WINDOW"})
+SNAPSHOT = "SNAPSHOT"
 NOT_AN_ALIAS = frozenset({"ALIGN", "EMIT", "EVICT", "LOOKUP", "TRIGGER"})
 """Words that open a clause; as a table's alias they need AS."""
 _FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
@@ -30,6 +31,8 @@ class TableParser(ClauseParser):
         if kwargs.get("schema"):
             return super()._parse_table(*args, **kwargs)
         bare = self._prev.token_type != TokenType.L_PAREN
+        if self._curr.token_type == TokenType.LATERAL and self._next.text.upper() == SNAPSHOT:
+            self._advance()  # it reads no row on its left, and is a table function like any other
         if bare and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
             hint = "A query in FROM stands in parentheses."
             raise failure(f'unexpected "{self._curr.text}"', token_span(self._curr), hint=hint)

@@ -48,6 +48,7 @@ class Column:
 
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
+    ``virtual``: a metadata column that is never written.
     ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
     """
 
@@ -59,10 +60,23 @@ class Column:
     time: TimeDomain | None = None
     comment: str | None = None
     declared: str | None = None
+    virtual: bool = False
 
     @property
     def physical(self) -> bool:
         return self.expression is None and self.metadata_key is None
+
+
+class MetadataColumns(Enum):
+    """Virtual metadata columns: those that are called like their key, and those that give it another name."""
+
+    DEFAULT = "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS"
+    ALIASED = "EXCLUDE_ALIASED_VIRTUAL_METADATA_COLUMNS"
+
+    def has(self, column: Column) -> bool:
+        if column.metadata_key is None or not column.virtual:
+            return False
+        return (column.metadata_key == column.name) is (self is MetadataColumns.DEFAULT)
 
 
 @dataclass(frozen=True)

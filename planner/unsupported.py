@@ -132,6 +132,12 @@ FEATURES: dict[str, Unsupported] = {
         "Leave DISTRIBUTED out; 'key.fields' of Kafka says by which columns messages go to its partitions.",
         "No connector has buckets, as none that comes with Flink has. Reading such a table makes no use of them.",
     ),
+    "on conflict": Unsupported(
+        "SS389",
+        "ON CONFLICT clauses other than DO DEDUPLICATE",
+        "Write DO DEDUPLICATE: of rows with the same PRIMARY KEY the last one that is left counts.",
+        "Which row came first, and that another one comes, is known only to who keeps all rows of a key for ever.",
+    ),
     "pivot": Unsupported(
         "SS331",
         "PIVOT and UNPIVOT clauses between a joined table and its ON or USING",
@@ -152,8 +158,9 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "watermark function": Unsupported(
         "SS337",
-        "calls of CURRENT_WATERMARK",
-        "Windows drop late rows; LATE DATA TO t or FAIL says what else becomes of them.",
+        "calls of CURRENT_WATERMARK in this place",
+        "Write it in WHERE, in the select list or inside an aggregate.",
+        "It tells a row that comes the watermark; results of groups and joins come later.",
     ),
     "named arguments": Unsupported(
         "SS338",

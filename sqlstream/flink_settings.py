@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from sqlstream.options import BOOLEAN, DURATION, STRING, Option, OptionKind, integer, one_of
+from sqlstream.options import BOOLEAN, DURATION, PATH, STRING, Option, OptionKind, integer, one_of
 
 _ANYWAY = "Changes nothing here, for scripts written for Flink:"
 _NO_CLUSTER = "Spark runs the jobs, no cluster of Flink; settings that begin with spark. and --master say how."
+_WRITTEN = "Spark writes the files of checkpoints; see spark.sql.streaming.*."
+_EXCHANGED = "Spark exchanges rows, by files, once per micro-batch."
+_FILE_SYSTEMS = "Spark reads and writes files; see spark.hadoop.fs.*."
 _NO_OPTIMIZER = "sqlstream's rules and Spark's optimizer decide that; EXPLAIN TRACE shows the rules."
+
+
+_OF_CLUSTERS = (
+    "akka", "blob", "classloader", "cleanup-strategy", "client.heartbeat", "cluster", "deployment", "env", "events",
+    "external-resource", "heartbeat", "high-availability", "historyserver", "io", "job-event", "job-result-store",
+    "jobmanager", "jobstore", "kubernetes", "metrics", "pekko", "plugin", "process", "queryable-state",
+    "resourcemanager", "rest", "security", "slot", "slotmanager", "sql-gateway", "task", "taskmanager", "traces",
+    "user.artifacts", "web", "workflow-scheduler", "yarn", "zookeeper",
+)  # fmt: skip
 
 
 def _taken(key: str, kind: OptionKind, why: str, default: str | None = None) -> Option:
@@ -40,6 +52,35 @@ TAKEN = (
         "a micro-batch has no barriers that could wait for each other.",
     ),
     _taken("execution.attached", BOOLEAN, _NO_CLUSTER),
+    _taken("execution.buffer-timeout", DURATION, _EXCHANGED),
+    _taken("execution.buffer-timeout.enabled", BOOLEAN, _EXCHANGED),
+    _taken("execution.buffer-timeout.interval", DURATION, _EXCHANGED),
+    _taken("execution.batch-shuffle-mode", STRING, _EXCHANGED),
+    _taken("execution.batch.#", STRING, "Spark plans queries over finished data; see spark.sql.adaptive.*."),
+    _taken("execution.sorted-inputs.#", BOOLEAN, "Spark plans queries over finished data, and sorts where it has to."),
+    _taken(
+        "execution.checkpointing.aligned-checkpoint-timeout", DURATION,
+        "a micro-batch has no barriers that could wait for each other.",
+    ),
+    _taken(
+        "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN,
+        "a source that has ended holds no checkpoint back.", "true",
+    ),
+    *(
+        _taken(f"execution.checkpointing.{key}", STRING, _WRITTEN)
+        for key in (
+            "cleaner.#", "create-subdir", "data-inline-threshold", "file-merging.#", "local-backup.#",
+            "snapshot-compression", "write-buffer-size",
+        )
+    ),
+    _taken(
+        "execution.checkpointing.interval-during-backlog", DURATION,
+        "no source tells that it is behind. See execution.checkpointing.interval.",
+    ),
+    _taken(
+        "execution.state-recovery.claim-mode", one_of("NO_CLAIM", "CLAIM", "LEGACY"),
+        "a job copies its savepoint, which stays as it is.", "NO_CLAIM",
+    ),
     _taken("execution.shutdown-on-attached-exit", BOOLEAN, _NO_CLUSTER),
     _taken("execution.target", STRING, _NO_CLUSTER),
     _taken(
@@ -50,12 +91,33 @@ TAKEN = (
         "pipeline.auto-generate-uids", BOOLEAN,
         "operators are told apart by what they do; EXPLAIN PHYSICAL numbers them.", "true",
     ),
+    _taken("pipeline.closure-cleaner-level", STRING, "functions are Python; see CREATE FUNCTION."),
+    _taken("pipeline.global-job-parameters", STRING, "${NAME} stands for variables of the project."),
+    _taken("pipeline.jobvertex-parallelism-overrides", STRING, "see parallelism.default."),
+    *(
+        _taken(f"pipeline.{key}", STRING, "rows are columns of Arrow and Spark; no class of Java is serialized.")
+        for key in (
+            "default-kryo-serializers", "force-avro", "force-kryo", "force-kryo-avro", "generic-types",
+            "registered-kryo-types", "registered-pojo-types", "serialization-config",
+        )
+    ),
+    *(_taken(f"pipeline.{key}", STRING, "EXPLAIN shows operators as it does.") for key in (
+        "vertex-description-mode", "vertex-name-include-index-prefix",
+    )),
+    _taken("pipeline.cached-files", STRING, "files for functions come with spark.files, or with their module."),
+    _taken(
+        "pipeline.watermark-alignment.allow-unaligned-source-splits", BOOLEAN,
+        "a micro-batch reads all sources, and their watermarks pass together behind it.",
+    ),
+    _taken("python.#", STRING, "functions run in the Python of Spark; see spark.pyspark.python."),
     _taken("pipeline.object-reuse", BOOLEAN, "operators share columns, and copy nothing.", "false"),
     _taken("pipeline.classpaths", STRING, "functions are Python; see CREATE FUNCTION."),
     _taken("pipeline.jars", STRING, "functions are Python. Jars of Spark come with spark.jars."),
     _taken(
         "sql-client.verbose", BOOLEAN, "errors say what is wrong and where; --debug shows what Python says.", "false"
     ),
+    _taken("sql-client.display.color-schema", STRING, "the shell has colours of its own."),
+    _taken("sql-client.display.show-line-numbers", BOOLEAN, "the shell numbers no lines."),
     _taken("sql-client.display.print-time-cost", BOOLEAN, "the shell tells how long a statement took.", "true"),
     _taken(
         "execution.state-recovery.ignore-unclaimed-state", one_of("false", planned=("true",)),
@@ -68,14 +130,39 @@ TAKEN = (
         "sql-client.execution.max-table-result.rows", integer(1),
         "a table on the terminal has as many rows as its page, and the others are counted.",
     ),
-    _taken("sql-client.prompt.#", STRING, "the shell has a prompt of its own."),
-    _taken(
-        "table.column-expansion-strategy", one_of("", planned=(
-            "exclude_default_virtual_metadata_columns", "exclude_aliased_virtual_metadata_columns"
-        )), "* stands for all columns.", "",
+    *(
+        _taken(f"sql-client.{key}", STRING, "the shell has a prompt of its own.")
+        for key in ("prompt", "prompt.#", "right-prompt")
     ),
+    _taken("sql-client.session.#", STRING, "statements run in this process, whose session ends with it."),
+    _taken("scheduler-mode", STRING, _NO_CLUSTER),
     _taken("state.backend.type", STRING, "state is kept by the gear. See sqlstream.gear."),
     _taken("state.backend.#", STRING, "state is kept by the gear. See sqlstream.gear."),
+    *(
+        _taken(f"state.{key}", STRING, "state is kept by the gear. See sqlstream.gear.")
+        for key in ("changelog.#", "latency-track.#", "size-track.#", "storage.#")
+    ),
+    *(
+        _taken(f"table.exec.{key}.#", STRING, "asynchronous functions are lookups. See table.exec.async-lookup.*.")
+        for key in ("async-agg", "async-ml-predict", "async-scalar", "async-table", "async-vector-search")
+    ),
+    _taken("table.exec.async-state.#", STRING, "state is read and written in columns, for many keys at once."),
+    _taken("table.exec.delta-join.#", STRING, "each join of streams keeps its own rows."),
+    _taken("table.exec.local-hash-agg.#", STRING, "a micro-batch is aggregated before the exchange."),
+    _taken("table.exec.resource.#", STRING, "Spark divides the memory; see spark.memory.*."),
+    _taken(
+        "table.exec.sink.nested-constraint-enforcer", one_of("ERROR", planned=("ignore",)),
+        "a NULL in a NOT NULL member of a column fails the job, as one in a column does.", "ERROR",
+    ),
+    _taken(
+        "table.legacy-nested-row-nullability", one_of("false", planned=("true",)),
+        "a ROW that is NOT NULL may have members that are NULL, and the other way round.", "false",
+    ),
+    _taken("table.resources.download-dir", PATH, "nothing is downloaded for functions."),
+    _taken(
+        "table.catalog-store.kind", one_of("generic_in_memory", planned=("file",)),
+        "sqlstream.toml names catalogs that stay, and those of the type file stay.", "generic_in_memory",
+    ),
     _taken(
         "table.builtin-catalog-name", STRING, "the catalog in memory is default_catalog.", "default_catalog"
     ),
@@ -166,19 +253,17 @@ TAKEN = (
         "table.sql-dialect", one_of("default", planned=("hive",)), "there is one dialect, and Spark's SQL is in it.",
         "default",
     ),
-    *(
-        _taken(f"{prefix}.#", STRING, _NO_CLUSTER)
-        for prefix in (
-            "akka", "blob", "cluster", "env", "high-availability", "historyserver", "io", "jobmanager", "kubernetes",
-            "metrics", "parallelism", "pekko", "queryable-state", "rest", "security", "slot", "slotmanager",
-            "taskmanager", "web", "yarn", "zookeeper",
-        )
-        if prefix != "parallelism"
-    ),
+    *(_taken(f"{prefix}.#", STRING, _NO_CLUSTER) for prefix in _OF_CLUSTERS),
+    *(_taken(f"{prefix}.#", STRING, _FILE_SYSTEMS) for prefix in ("fs", "s3", "gs")),
 )  # fmt: skip
 
 RENAMED = {
     "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "execution.checkpointing.checkpoints-after-tasks-finish": (
+        "execution.checkpointing.checkpoints-after-tasks-finish.enabled"
+    ),
+    "execution.savepoint-restore-mode": "execution.state-recovery.claim-mode",
+    "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
     "execution.savepoint.path": "execution.state-recovery.path",
     "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
     "restart-strategy": "restart-strategy.type",

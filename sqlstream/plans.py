@@ -17,11 +17,12 @@ from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
-from sqlstream.settings import NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
-from sqlstream.sink_changes import refused_changes
+from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
+from sqlstream.sink_changes import may_collide, refused_changes
 from sqlstream.statements.statement_sets import misused_in_set
 from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
@@ -58,8 +59,11 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 @with_room
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
-    collide = workspace.settings[UPSERT_MATERIALIZE] == "none"
-    plan = _with_sinks(bind_statement(statement, workspace.catalog, emit_settings(workspace.settings)))
+    collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
+    settings = emit_settings(workspace.settings)
+    plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
+    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
+    plan = _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -85,6 +89,23 @@ def _with_sinks(plan: Node) -> Root:
     return plan
 
 
+def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, force: bool) -> Root:
+    """The plan, in which, where this is asked for, an operator knows all rows of each PRIMARY KEY on which they may
+    collide: where the last one goes, the one before it is there again. As Flink's SinkUpsertMaterializer."""
+    if isinstance(plan, StatementSet):
+        assert isinstance(statement, nodes.StatementSet)
+        pairs = zip(plan.inserts, statement.inserts, strict=True)
+        inserts = (_with_rows_left(insert, written, ttl_ms, force=force) for insert, written in pairs)
+        return replace(plan, inserts=tuple(insert for insert in inserts if isinstance(insert, Insert)))
+    wanted = force or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
+    if not wanted or not isinstance(plan, Insert) or not may_collide(plan):
+        return plan
+    columns = (column.name for column in plan.table.physical_columns)
+    fields = {column: field.name for column, field in zip(columns, plan.input.schema, strict=True)}
+    keys = tuple(fields[name] for name in plan.table.primary_key)
+    return replace(plan, input=TopN(plan.input, keys, (), ROW_NUMBER, 1, 1, newest_first=True, ttl_ms=ttl_ms))
+
+
 def emit_settings(settings: Settings) -> EmitSettings:
     """What holds where a query says nothing: when windows fire, how lookups ask. SS522 where a delay is missing."""
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
@@ -97,14 +118,15 @@ def emit_settings(settings: Settings) -> EmitSettings:
     lookup = _lookup_defaults(settings)
     given = EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
     lengths, nulls = settings["table.exec.sink.type-length-enforcer"], settings["table.exec.sink.not-null-enforcer"]
-    return replace(given, lengths=lengths, drops_nulls=nulls == "DROP")
+    return replace(given, lengths=lengths, drops_nulls=nulls == "DROP", not_in_star=settings[COLUMN_EXPANSION])
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:
     """How lookups ask whose query does not say it."""
     unordered = settings["table.exec.async-lookup.output-mode"] == "ALLOW_UNORDERED"
+    loose = Order.KEY_ORDERED if settings["table.exec.async-lookup.key-ordered-enabled"] else Order.UNORDERED
     return LookupOptions(
-        order=Order.UNORDERED if unordered else Order.ORDERED,
+        order=loose if unordered else Order.ORDERED,
         capacity=settings["table.exec.async-lookup.buffer-capacity"],
         timeout_ms=max(1, settings["table.exec.async-lookup.timeout"]),
     )

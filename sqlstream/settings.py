@@ -29,6 +29,7 @@ from sqlstream.options import (
     one_of,
     parsed,
 )
+from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.spark.tuning.choices import OPTIONS as TUNING
 from sqlstream.udfs.barriers.marks import MOST_HELD
@@ -38,6 +39,7 @@ NEEDS_SETTING = "SS522"
 STATIC_SETTING = "SS523"
 
 
+COLUMN_EXPANSION = "table.column-expansion-strategy"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
@@ -66,6 +68,16 @@ def _job_name(text: str) -> str:
 JOB_NAME = OptionKind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
 
 
+def _expansion(text: str) -> frozenset[MetadataColumns]:
+    words = (word.strip().upper() for word in text.split(";"))
+    return frozenset(MetadataColumns(word) for word in words if word)
+
+
+_EXPANSION = OptionKind(
+    "list of kinds of columns", " or ".join(f"'{kind.value}'" for kind in MetadataColumns), _expansion
+)
+
+
 def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
     enabled, delay = (f"table.exec.emit.{kind}-fire.{key}" for key in ("enabled", "delay"))
     return (
@@ -74,11 +86,24 @@ def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
     )
 
 
+_STRATEGIES = one_of("none", "fixed-delay", "exponential-delay", "failure-rate")
+_SPELLED = {
+    "disable": "none", "off": "none", "fixeddelay": "fixed-delay", "exponentialdelay": "exponential-delay",
+    "failurerate": "failure-rate",
+}  # fmt: skip
+
+
+def _strategy(text: str) -> str:
+    """The strategy by any of the names that Flink has for it."""
+    word: str = _STRATEGIES.parse(_SPELLED.get(text.strip().lower(), text))
+    return word
+
+
 def _restart_options() -> tuple[Option, ...]:
     """Flink's restart strategies, with Flink's defaults but for the type, which is none."""
     prefix = "restart-strategy"
     fixed, growing, rate = (f"{prefix}.{kind}" for kind in ("fixed-delay", "exponential-delay", "failure-rate"))
-    kinds = one_of("none", "fixed-delay", "exponential-delay", "failure-rate")
+    kinds = OptionKind("enumeration", _STRATEGIES.accepted, _strategy, words=_STRATEGIES.words)
     growing_again = "After so long without a failure the delay is the initial one again, and attempts count anew."
     return (
         Option(f"{prefix}.type", kinds, "Whether a failed job starts again from its checkpoint, and when.", "none"),
@@ -257,12 +282,25 @@ OPTIONS = (
     ),
     *TUNING,
     Option(
+        COLUMN_EXPANSION,
+        _EXPANSION,
+        "Virtual metadata columns that * does not stand for, with ; between: EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS "
+        "those that are called like their key, EXCLUDE_ALIASED_VIRTUAL_METADATA_COLUMNS those with another name.",
+        "",
+    ),
+    Option(
         "table.dynamic-table-options.enabled",
         BOOLEAN,
         "OPTIONS hints of tables count. false: statements that have some are refused (SS374).",
         "true",
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
+    Option(
+        "table.exec.async-lookup.key-ordered-enabled",
+        BOOLEAN,
+        "Where answers may come in any order, those for one key of an update come in the order of their rows.",
+        "false",
+    ),
     Option(
         "table.exec.async-lookup.buffer-capacity",
         integer(1, 1_000_000),
@@ -332,9 +370,10 @@ OPTIONS = (
     ),
     Option(
         UPSERT_MATERIALIZE,
-        one_of("none", "auto", planned=("force",)),
+        one_of("none", "auto", "force"),
         "A sink replaces rows by its PRIMARY KEY, the query updates them by another key, so that several may collide. "
-        "none: the last change counts; auto: such a statement is refused (SS667).",
+        "none: the last change counts; auto: such a statement is refused (SS667); force: all rows of a key are kept, "
+        "and the last one that is left counts.",
         "none",
     ),
     Option(
@@ -346,7 +385,11 @@ OPTIONS = (
     *TAKEN,
 )
 
-PLANNED: dict[str, str] = {}
+PLANNED: dict[str, str] = {
+    "execution.job-status-changed-listeners": "Listeners are classes of Java.",
+    "table.catalog-modification.listeners": "Listeners are classes of Java.",
+    "table.catalog-store.file.path": "sqlstream.toml names catalogs that stay: type = 'file', path = '…'.",
+}
 """Keys of the dialect that have no effect yet, and what holds instead."""
 
 

@@ -36,19 +36,21 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
         message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
         yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
 
-    if not collide and changelog_mode(plan) != APPEND_ONLY and table.primary_key and _by_another_key(plan):
+    if not collide and may_collide(plan):
         key = ", ".join(table.primary_key)
         message = f'rows that the query updates may collide on the PRIMARY KEY ({key}) of table "{table.name}"'
         detail = (
             "One of them may delete what another one has written: rows that were there before are not kept for that."
         )
-        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'none'."
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'force'."
         yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
 
 
-def _by_another_key(plan: Insert) -> bool:
-    """True where the table replaces rows by a key, and the query updates them by another one."""
-    return RowKind.UPDATE_BEFORE not in plan.takes and not upserts_by_key(plan)
+def may_collide(plan: Insert) -> bool:
+    """True where the table replaces rows by its PRIMARY KEY, and the query updates them by another one."""
+    updates = changelog_mode(plan) != APPEND_ONLY
+    by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
+    return updates and by_key and not upserts_by_key(plan)
 
 
 def _hint(plan: Insert, instead: str | None) -> str:

@@ -57,7 +57,7 @@ class Function:
     ``deterministic`` functions may be computed once and reused, or not at all where nobody needs the result.
     ``process`` is there for process functions. Of a function with a body of SQL ``target`` is that; of one whose
     Python stands in the statement, its text (``in_place``). ``defaults`` are the expressions of parameters that may
-    be left out.
+    be left out. ``declared`` is the type of the result with its length, as in ``VARCHAR(3)``, where it has one.
     """
 
     name: str
@@ -71,3 +71,4 @@ class Function:
     process: ProcessSignature | None = None
     defaults: tuple[tuple[str, str], ...] = ()
     in_place: bool = False
+    declared: str | None = None

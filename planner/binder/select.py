@@ -15,6 +15,7 @@ from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
+from sqlstream.planner.binder.current_watermark import with_watermark
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
 from sqlstream.planner.binder.match_recognize import with_matches
@@ -77,6 +78,7 @@ def _selected(
 ) -> Relation:
     """Without DISTINCT."""
     scope = with_matches(select, scope, context)  # whose columns are all that the rest of the query knows
+    select, where, scope = with_watermark(select, where, scope, context)
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlstream.planner.bad_rows import BadAction
+from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.udfs.barriers.marks import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
@@ -21,7 +22,7 @@ class EmitSettings:
     long after they were written; 0: never. ``repeated_changes``: tables may give a change twice. ``dynamic_options``:
     OPTIONS hints may change the options of tables. ``lengths``: what becomes of a value that is not as long as the type
     of its column in the table that is written, ``drops_nulls``: rows are left out that have no value in one that is
-    NOT NULL.
+    NOT NULL. ``not_in_star``: the kinds of virtual metadata columns that `*` does not stand for.
     """
 
     early_ms: int | None = None
@@ -36,6 +37,7 @@ class EmitSettings:
     dynamic_options: bool = True
     lengths: str = "IGNORE"
     drops_nulls: bool = False
+    not_in_star: frozenset[MetadataColumns] = frozenset()
 
     @property
     def allowed_ms(self) -> int:

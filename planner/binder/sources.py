@@ -32,6 +32,7 @@ from sqlstream.planner.binder.pivots import pivoted
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.samples import sampled
 from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.snapshots import snapshot, snapshot_of, without_left
 from sqlstream.planner.binder.subqueries import Subqueries
 from sqlstream.planner.binder.subqueries_on import without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, read_table
@@ -67,8 +68,8 @@ def bind_from(
     asked = Asked(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
-    turned = any(_parted(step)[1] for step in written)
-    steps = in_order_of_keys(first[0], written, given) if first and not turned else written
+    fixed = any(_parted(step)[1] or snapshot_of(step.this, context) for step in written)
+    steps = in_order_of_keys(first[0], written, given) if first and not fixed else written
     for whole in steps:
         step, pivots = _parted(whole)
         if not isinstance(step, exp.Join):
@@ -77,6 +78,8 @@ def bind_from(
             scope = lateral_join(step, scope, subqueries)
         elif _is_asof(step):
             scope = asof_join(step, scope, _joined_source(step.this, context, bind_query), context)
+        elif (call := snapshot_of(step.this, context)) is not None:
+            scope = temporal_join(step, scope, _snapshot(call, step.this, context, bind_query), None, context)
         elif is_time_travel(step.this):
             scope = _as_of(step, scope, context, hints, bind_query)
         elif _is_of_streams(step):
@@ -203,7 +206,25 @@ def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
         return _table_function(function, table, context, bind_query)
     if not isinstance(table.this, exp.Identifier):
         return _called_table(table, context)
-    return _aliased(_named(table, context, bind_query), table, table.name)
+    scope = _aliased(_named(table, context, bind_query), table, table.name)
+    return _with_fewer_stars(scope, table, context) if context.settings.not_in_star else scope
+
+
+def _with_fewer_stars(scope: Scope, table: exp.Table, context: Context) -> Scope:
+    """Without the metadata columns that * does not stand for, of a table of the catalog."""
+    name = ".".join(p.name for p in table.parts)
+    relation = None if name.casefold() in context.queries else context.catalog.relation(name)
+    if not isinstance(relation, Table):
+        return scope
+    left_out = [any(kind.has(column) for kind in context.settings.not_in_star) for column in relation.columns]
+    pairs = zip(scope.columns, left_out, strict=True)
+    return replace(scope, columns=tuple(replace(column, starred=not out) for column, out in pairs))
+
+
+def _argument(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
+    """The table of a table function, whose rows have all its columns, as in Flink."""
+    scope = _source(source, context, bind_query)
+    return replace(scope, columns=tuple(replace(column, starred=True) for column in scope.columns))
 
 
 def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relation:
@@ -314,8 +335,10 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     """A window table function under its alias; without one its columns keep the table's name."""
+    if snapshot_of(table, context) is not None:
+        raise without_left(function)
     if function.name.upper() in CHANGELOG_FUNCTIONS and context.catalog.function(function.name) is None:
-        scope = changelog_function(function, context, lambda source: _source(source, context, bind_query))
+        scope = changelog_function(function, context, lambda source: _argument(source, context, bind_query))
     elif function.name.upper() not in SIGNATURES:
         catalogued = context.catalog.function(function.name)
         if catalogued is None:
@@ -325,12 +348,23 @@ def _table_function(function: TableFunction, table: exp.Table, context: Context,
             raise bind_error("SS203", f'table function "{function.name}" does not exist', function.span, hint)
         if catalogued.process is None:
             raise unsupported.refusal("process function", function.span)
-        scope = process_function(function, catalogued, context, lambda source: _source(source, context, bind_query))
+        scope = process_function(function, catalogued, context, lambda source: _argument(source, context, bind_query))
     else:
-        scope = window_function(function, context, lambda source: _source(source, context, bind_query))
+        scope = window_function(function, context, lambda source: _argument(source, context, bind_query))
+    return _under_alias(table, scope)
+
+
+def _under_alias(table: exp.Table, scope: Scope) -> Scope:
     if not table.alias:
         return scope
     return _aliased(Relation(scope.node, tuple(c.name for c in scope.columns)), table)
+
+
+def _snapshot(call: TableFunction, table: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
+    assert isinstance(table, exp.Table)
+    refuse_rest(table, _TABLE_ARGS, context)
+    scope = snapshot(call, lambda source: _source(source, context, bind_query))
+    return _clauses(table, _under_alias(table, scope), context)
 
 
 def _called_table(table: exp.Table, context: Context) -> Scope:

@@ -6,14 +6,18 @@ from functools import cache
 
 from sqlglot import exp
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
-from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.spans import mark, mark_as, span_of
 from sqlstream.planner.binder.calls import check_arity
-from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.named_arguments import has_names, in_order
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.rewriting import node_of, rewritten
-from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import DataType
+
+_CUT = "cut"
+"""Metadata of calls whose result is cut to its length above them."""
 
 
 def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
@@ -21,10 +25,18 @@ def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
     function = context.catalog.function(call.name)
     if function is None:
         return None
-    if any(isinstance(argument, exp.Kwarg) for argument in call.expressions):
-        ordered = _in_order(call, function, context)
-        return exp.Null() if ordered is None else ordered
-    return _body(call, function, context) if function.kind is FunctionKind.SQL else None
+    if has_names(call):
+        return _in_order(call, function, context)
+    if function.kind is FunctionKind.SQL:
+        return _body(call, function, context)
+    return _cut(call, function.declared) if function.declared is not None and _CUT not in call.meta else None
+
+
+def _cut(call: exp.Anonymous, declared: str) -> exp.Expr:
+    """The result of a call as long as the function says."""
+    copy = call.copy()
+    copy.meta[_CUT] = True
+    return _cast_to(copy, declared)
 
 
 def _body(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
@@ -43,11 +55,16 @@ def _body(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr
         argument = arguments[name] if name in arguments else parsed(defaults[name])
         return _cast(argument, types[name])
 
-    result = _cast(exp.Paren(this=rewritten(parsed(function.target), value)), function.returns)
+    body = exp.Paren(this=rewritten(parsed(function.target), value))
+    result = _cast(body, function.returns) if function.declared is None else _cast_to(body, function.declared)
     span = span_of(call)
     if span is not None:
         mark(node_of(result), span.start, span.end)
     return result
+
+
+def _cast_to(value: exp.Expr, declared: str) -> exp.Expr:
+    return exp.cast(value, exp.DataType.build(declared, dialect="sqlstream"))
 
 
 def _cast(value: exp.Expr, kind: DataType) -> exp.Expr:
@@ -64,44 +81,16 @@ def parsed(text: str) -> exp.Expr:
     return expression
 
 
-def _in_order(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr | None:
+def _in_order(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
     """The call with ``name => value`` in the places of the parameters. SS207."""
-    names = [name.casefold() for name, _ in function.parameters]
-    values: dict[str, exp.Expr] = {}
-    for position, argument in enumerate(call.expressions):
-        named = isinstance(argument, exp.Kwarg)
-        if not named and (position >= len(names) or names[position] in values):
-            context.report(bind_error("SS207", "an argument by position cannot follow a named one", argument))
-            return None
-        name = argument.this.name.casefold() if named else names[position]
-        if name not in names or name in values:
-            twice = name in values
-            message = f'argument "{argument.this.name}" of "{function.name}" is given twice' if twice else (
-                f'"{function.name}" has no argument "{argument.this.name}"'
-            )  # fmt: skip
-            hint = None if twice else did_you_mean(name, [n for n, _ in function.parameters], "arguments")
-            context.report(bind_error("SS207", message, argument, hint))
-            return None
-        values[name] = argument.expression if named else argument
-    return _filled(call, function, names, values, context)
-
-
-def _filled(
-    call: exp.Anonymous, function: Function, names: list[str], values: dict[str, exp.Expr], context: Context
-) -> exp.Expr | None:
-    """Defaults of the parameters before the last one that is given are written out."""
-    defaults = {name.casefold(): text for name, text in function.defaults}
-    last = max(names.index(name) for name in values)
-    ordered: list[exp.Expr] = []
-    for name in names[: last + 1]:
-        if name not in values and name not in defaults:
-            context.report(bind_error("SS207", f'"{function.name}" needs the argument "{name}"', call))
-            return None
-        ordered.append(values[name].copy() if name in values else parsed(defaults[name]).copy())
-    copy = exp.Anonymous(this=call.this, expressions=ordered)
-    span = span_of(call)
-    if span is not None:
-        mark(copy, span.start, span.end)
+    defaults = {name.casefold(): parsed(text) for name, text in function.defaults}
+    parameters = {name: defaults.get(name.casefold()) for name, _ in function.parameters}
+    try:
+        copy = exp.Anonymous(this=call.this, expressions=in_order(call, function.name, parameters))
+    except SqlStreamError as error:
+        context.report(error)
+        return exp.Null()
+    mark_as(copy, call)
     return copy
 
 

@@ -59,6 +59,8 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DE
     table = optioned(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:
         raise unsupported.refusal("buckets", statement.target.span)
+    if statement.conflict not in (None, "DEDUPLICATE"):
+        raise unsupported.refusal("on conflict", statement.target.span)
     statement = without_partition(statement, catalog)
     relation = _whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement, settings)

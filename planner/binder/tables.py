@@ -48,14 +48,16 @@ def bind_table(create: CreateTable, catalog: Catalog) -> Table:
     watermark = _watermark(create.watermark, columns, context) if create.watermark else None
     columns = tuple(_with_time(c, watermark) for c in columns)
     _check_primary_key(create, columns, context)
+    key = _spelled(create.primary_key, columns)
+    columns = tuple(replace(c, nullable=False) if c.name in key else c for c in columns)
     changelog = _changelog(create.options, options.get("connector", ""), context)
     connector = options.pop("connector", "")
     if not connector:
         hint = "Add WITH ('connector' = '…'); SHOW CONNECTORS lists what there is."
         context.wrong("SS218", f'table "{create.name}" has no connector', create.name.span, hint)
     context.stop_if_wrong()
-    name, key = str(create.name), _spelled(create.primary_key, columns)
-    return Table(name, columns, connector, tuple(options.items()), watermark, key, changelog, comment=create.comment)
+    name, given = str(create.name), tuple(options.items())
+    return Table(name, columns, connector, given, watermark, key, changelog, comment=create.comment)
 
 
 def _pairs(options: Iterable[Option], context: Context) -> Iterable[tuple[str, str]]:
@@ -94,7 +96,8 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         message = f'type {column.type.sql("spark")} of column "{column.name}" {kind.defect}'
         raise bind_error("SS206", message, column.span, hint)
     if isinstance(column, MetadataColumn):
-        return Column(column.name, kind, metadata_key=column.key or column.name, comment=column.comment)
+        key = column.key or column.name
+        return Column(column.name, kind, metadata_key=key, comment=column.comment, virtual=column.virtual)
     sized = column.type.this in SIZED and column.type.expressions
     declared = column.type.sql("sqlstream") if sized else None
     return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared)

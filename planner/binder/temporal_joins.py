@@ -40,8 +40,9 @@ _KEYED = (
 )
 
 
-def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context: Context) -> Scope:
-    """The scope of both sides. ``time``: the field of the left side that AS OF names, in event or processing time.
+def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, context: Context) -> Scope:
+    """The scope of both sides. ``time``: the field of the left side that AS OF names, in event or processing time;
+    None: the present, in which each left row comes.
 
     BindError SS655 for a right side without versions, SS656 for keys that the condition does not name, SS657 for the
     kind of join, SS291 to SS293 for conditions that kernels cannot decide.
@@ -50,7 +51,8 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     kind = kind_of_one_partner(join, "a temporal join")
     right = apart_from(right, left)
     conditions, columns = conditions_on(join, left, right, context)
-    domain = left.fields[time].time or TimeDomain.PROCESSING
+    named = None if time is None else left.fields[time].time
+    domain = named or TimeDomain.PROCESSING
     keys = upsert_keys(right.node)
     if not keys:
         raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
@@ -63,7 +65,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
         right = right.over(versioned)
     split = _split(conditions, left.node, right, keys, join)
     ttl_ms = ttl_ms_of(right.tables, context)
-    times = (time, right_time) if right_time else ("", "")
+    times = (time, right_time) if time is not None and right_time else ("", "")
     node = TemporalJoin(left.node, right.node, kind, split.equal, None, domain, *times, ttl_ms=ttl_ms)
     return temporal_scope(join, node, split.rest, columns, left.tables, context)
 

@@ -21,6 +21,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
 from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.batch.streaming_clauses import Clause
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.partitions import without_partition
 from sqlstream.planner.binder.values import ONE_ROW
@@ -30,6 +31,7 @@ from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
+from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
 
@@ -147,6 +149,7 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
     resolved = resolve(statement.query, catalog, named, dynamic)
     way = chosen_way(resolved, catalog, ends)
+    way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way
     tables = [table_input.table for table_input in resolved.inputs]
@@ -156,6 +159,16 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
     return Batch(statement, for_spark(resolved.query, catalog, columns, keys), resolved, names, way.why), way
+
+
+def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause | None:
+    """The first * that does not stand for all columns of a table, which Spark would take it for."""
+    kinds = workspace.settings[COLUMN_EXPANSION]
+    columns = (column for table_input in resolved.inputs for column in table_input.table.columns)
+    if not kinds or not any(kind.has(column) for column in columns for kind in kinds):
+        return None
+    stars = (e for select in resolved.query.find_all(exp.Select) for e in select.expressions if e.is_star)
+    return next((Clause(f"* as '{COLUMN_EXPANSION}' has it", span_of(star)) for star in stars), None)
 
 
 def ends(table: Table) -> bool:

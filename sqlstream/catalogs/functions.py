@@ -12,6 +12,7 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.binder.sql_functions import parsed, sql_functions_in
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.rewriting import node_of
@@ -91,7 +92,10 @@ def _described(
 ) -> Function:
     parameters, defaults = _parameters(name, definition)
     least, most = len(parameters) - len(defaults), len(parameters)
-    return Function(name, text, kind, returns, parameters, least, most, definition.deterministic, defaults=defaults)
+    function = Function(name, text, kind, returns, parameters, least, most, definition.deterministic, defaults=defaults)
+    written = definition.returns
+    sized = written is not None and written.this in SIZED and written.expressions
+    return replace(function, declared=written.sql("sqlstream")) if written is not None and sized else function
 
 
 def _of_sql(
@@ -158,6 +162,8 @@ def function_statement(function: Function) -> nodes.CreateFunction:
         for parameter, kind in function.parameters
     )
     returns = None if function.returns.is_unknown else function.returns.to_sqlglot()
+    if function.declared is not None:
+        returns = exp.DataType.build(function.declared, dialect="sqlstream")
     body = None if function.in_place else node_of(parsed(function.target))
     definition = nodes.FunctionDefinition(parameters, returns, body, function.deterministic)
     language, target = ("PYTHON", function.target) if function.in_place else ("SQL", "")

@@ -27,7 +27,7 @@ def _column(column: Column) -> nodes.Column:
         return nodes.ComputedColumn(column.name, column.expression, column.comment)
     if column.metadata_key is not None:
         kind, comment = column.type.to_sqlglot(), column.comment
-        return nodes.MetadataColumn(column.name, kind, column.metadata_key, comment=comment)
+        return nodes.MetadataColumn(column.name, kind, column.metadata_key, column.virtual, comment=comment)
     kind = _declared(column.type)
     if column.declared is not None:
         kind = exp.DataType.build(column.declared, dialect="sqlstream")

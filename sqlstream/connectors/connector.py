@@ -16,6 +16,7 @@ from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     DURATION,
     MISSING_OPTION,
+    NAME,
     NOT_EXECUTED,
     STRING,
     UNKNOWN_OPTION,
@@ -72,10 +73,18 @@ EMIT_STRATEGY = Option(
 _IDLE = "Without rows for so long it holds no watermark of a query with several sources back; 0: never."
 IDLE_TIMEOUT = Option("source.idle-timeout", DURATION, f"{_IDLE} Else 'table.exec.source.idle-timeout' holds.")
 
+_TOGETHER = "Changes nothing: a micro-batch reads all sources, and their watermarks pass together behind it."
+ALIGNMENT = (
+    Option("scan.watermark.alignment.group", NAME, _TOGETHER),
+    Option("scan.watermark.alignment.max-drift", DURATION, _TOGETHER),
+    Option("scan.watermark.alignment.update-interval", DURATION, _TOGETHER),
+)
+
 OF_SOURCES = (
     CHANGELOG,
     ON_ERROR,
     EMIT_STRATEGY,
+    *ALIGNMENT,
     IDLE_TIMEOUT,
     Option("scan.watermark.idle-timeout", DURATION, "Flink's name of 'source.idle-timeout'."),
 )
@@ -88,16 +97,6 @@ PARALLELISM = Option(
     sink=True,
 )
 """An option of every sink."""
-
-_TOGETHER = (
-    "A micro-batch reads all sources and moves their watermarks together, so none runs ahead of another by more."
-)
-PLANNED = {
-    "scan.watermark.alignment.group": _TOGETHER,
-    "scan.watermark.alignment.max-drift": _TOGETHER,
-    "scan.watermark.alignment.update-interval": _TOGETHER,
-}
-"""Options of the dialect for every source that have no effect yet, and what holds instead."""
 
 _NO_SPANS: Mapping[str, Span] = {}
 
@@ -352,7 +351,7 @@ class Connector:
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
             option = find(self.known_options, key)
-            if instead := PLANNED.get(key) or self.refused.get(key):
+            if instead := self.refused.get(key):
                 message = f'option "{key}" is not executed yet'
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
             elif option is None:

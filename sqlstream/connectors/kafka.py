@@ -28,7 +28,7 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType, parse_type
@@ -244,6 +244,20 @@ CONNECTOR = Connector(
             required=True,
             sink=True,
         ),
+        Option(
+            "scan.topic-partition-discovery.interval",
+            DURATION,
+            "Changes nothing: each micro-batch reads the topics and partitions that there are then.",
+        ),
+        Option(
+            "sink.delivery-guarantee",
+            one_of("at-least-once", planned=("exactly-once", "none")),
+            "A micro-batch that runs again sends its rows again.",
+            "at-least-once",
+            source=False,
+            sink=True,
+        ),
+        Option("raw.charset", one_of("UTF-8"), "How raw values are written.", "UTF-8", sink=True),
         Option(
             "sink.partitioner",
             one_of("default", "round-robin", planned=("fixed",)),

@@ -27,6 +27,7 @@ _PLAIN = re.compile(
     | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
+    | scheduler-mode
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+
     )""",
     re.VERBOSE,

@@ -273,9 +273,22 @@ def _(change: nodes.DropElement, table: nodes.CreateTable) -> nodes.CreateTable:
         if table.watermark is None:
             raise _wrong("the table has no WATERMARK", change.span)
         return replace(table, watermark=None)
+    if change.kind == "DISTRIBUTION":
+        if table.distribution is None:
+            raise _wrong("the table is not DISTRIBUTED", change.span)
+        return replace(table, distribution=None)
     if not table.primary_key:
         raise _wrong("the table has no PRIMARY KEY", change.span)
     return replace(table, primary_key=())
+
+
+@changed.register
+def _(change: nodes.ChangeDistribution, table: nodes.CreateTable) -> nodes.CreateTable:
+    if change.adds and table.distribution is not None:
+        raise _wrong("the table is DISTRIBUTED already", change.span, "Write ALTER TABLE … MODIFY DISTRIBUTION.")
+    if not change.adds and table.distribution is None:
+        raise _wrong("the table is not DISTRIBUTED", change.span, "Write ALTER TABLE … ADD DISTRIBUTION.")
+    return replace(table, distribution=change.distribution)
 
 
 @changed.register

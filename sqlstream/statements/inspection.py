@@ -33,7 +33,7 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace, status_o
                 return show_materialized(statement, workspace.catalog, status_of)
             return show(statement, workspace.catalog, lambda name: _described(name, workspace))
         case nodes.Describe(kind="FUNCTION"):
-            return describe_function_named(statement.name, workspace.catalog)
+            return describe_function_named(statement.name, workspace.catalog, extended=statement.extended)
         case nodes.Describe(kind="CATALOG"):
             return describe_catalog(workspace.catalog.mount(str(statement.name), statement.name), statement.extended)
         case nodes.Describe(kind="DATABASE"):

@@ -74,6 +74,8 @@ _MATCHED = """
 """
 
 
+_WATERMARKED = "SELECT item, n + 1 FROM bids WHERE ts > CURRENT_WATERMARK(ts)"
+
 _CHANGELOGS = """
     SELECT kind, auction, n FROM TO_CHANGELOG(TABLE (SELECT * FROM FROM_CHANGELOG(TABLE (SELECT item AS op, auction, n
     FROM bids) PARTITION BY auction, op_mapping => MAP['c', 'INSERT', 'u', 'UPDATE_AFTER'])), DESCRIPTOR(kind))
@@ -114,6 +116,7 @@ def corpus() -> dict[str, Node]:
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"rows that match a pattern": plan(_MATCHED)}
     own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
+    own |= {"the watermark that holds": plan(_WATERMARKED)}
     own |= {"changes as rows": plan(_CHANGELOGS), "functions of Flink": plan(_FLINKS_FUNCTIONS)}
     return {**collected, **own}
 

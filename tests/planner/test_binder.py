@@ -163,7 +163,7 @@ def test_user_table_function_gives_the_fields_of_its_row():
         ("SELECT * FROM words(TABLE bids)", "SS323: functions over tables that are no process functions"),
         ("SELECT * FROM bids, LATERAL TABLE(process(n)) AS t(a)", "SS323: functions over tables"),
         ("SELECT LEFT(str => item, 1) FROM bids", "SS338: named arguments of functions of Spark"),
-        ("SELECT twice(y => auction) FROM bids", 'SS207: "twice" has no argument "y"'),
+        ("SELECT twice(y => auction) FROM bids", 'SS207: function "twice" has no argument "y"'),
         ("SELECT * FROM bids, LATERAL TABLE(twice(n)) AS t(a)", 'SS209: "twice" is a function of the kind scalar'),
         ("SELECT * FROM bids LATERAL VIEW later(n) t AS a", "SS339: asynchronous functions"),
         ("SELECT * FROM bids, LATERAL TABLE(wrds(item)) AS t(a)", 'SS203: function "wrds" does not exist'),

@@ -117,6 +117,8 @@ class TopNKernel(ForgettingKernel):
         kept = order[(after > 0)[order]]
         if not self.retracts:
             kept = kept[after[kept] <= self.ranking.last]
+        if self.ranking.newest_first:
+            kept = np.sort(kept)  # as they came: of equal rows the last one is that which stands last
         if self.ttl or gone.any() or (kept >= stored.num_rows).any():
             state.replace(self._with_timer(rows, stored, kept, changes, context))
 

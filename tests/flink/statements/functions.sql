@@ -1,7 +1,7 @@
 -- Functions by Flink's names.
 
 -- tables
-CREATE TABLE o (a INT, b INT, x DOUBLE, s STRING, t STRING, n BIGINT, d DATE, ts TIMESTAMP(3), l TIMESTAMP_LTZ(3), arr ARRAY<INT>, m MAP<STRING, INT>, js STRING, bin BYTES) WITH ('connector' = 'test');
+CREATE TABLE o (a INT, b INT, x DOUBLE, s STRING, t STRING, n BIGINT, d DATE, ts TIMESTAMP(3), l TIMESTAMP_LTZ(3), arr ARRAY<INT>, m MAP<STRING, INT>, js STRING, bin BYTES, WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
 
 SELECT a = b, a <> b, a > b, a >= b, a IS NULL, a IS NOT NULL, a IS DISTINCT FROM b, a IS NOT DISTINCT FROM b, a BETWEEN ASYMMETRIC 1 AND 2, s NOT LIKE 'a%', NOT (a = b) IS TRUE, (a = b) IS UNKNOWN FROM o;
 
@@ -47,10 +47,8 @@ SELECT CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles'), FROM_UNI
 
 SELECT TO_DATE(s), TO_DATE(s, 'yyyyMMdd'), TO_TIMESTAMP_LTZ(n), TO_TIMESTAMP_LTZ(n, 3), TO_TIMESTAMP_LTZ(n, 0), TO_TIMESTAMP(s), TO_TIMESTAMP(s, 'yyyy-MM-dd'), TO_TIMESTAMP_LTZ(s, 'yyyy-MM-dd', 'UTC') FROM o;
 
--- refused SS337: only operators with state know the watermark; LATE DATA says what becomes of late rows
 SELECT CURRENT_WATERMARK(ts) FROM (SELECT ts FROM o);
 
--- refused SS337: only operators with state know the watermark; LATE DATA says what becomes of late rows
 CREATE TABLE w (ts TIMESTAMP(3), a INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'datagen');
 SELECT a FROM w WHERE CURRENT_WATERMARK(ts) IS NULL OR ts > CURRENT_WATERMARK(ts);
 

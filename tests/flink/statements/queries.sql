@@ -156,7 +156,6 @@ SELECT o.id, c.zip FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.proc_
 -- refused SS203: the function is not there, as in the documentation, where it is made in Java
 SELECT o.amount, r_rate FROM orders o, LATERAL TABLE (Rates(o.proc_time)) WHERE r_currency = o.currency;
 
--- refused SS101: FOR SYSTEM_TIME AS OF joins with the present state of a table
 SELECT o.id, r.conversion_rate FROM orders AS o JOIN LATERAL SNAPSHOT(input => TABLE currency_rates, on_time => DESCRIPTOR(update_time)) AS r ON o.currency = r.currency;
 
 SELECT id, tag FROM orders CROSS JOIN UNNEST(tags) AS t (tag);

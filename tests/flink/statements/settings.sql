@@ -115,7 +115,6 @@ SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD';
 
 SET 'table.exec.sink.upsert-materialize' = 'NONE';
 
--- refused SS350: auto refuses what may collide, and none lets the last change count
 SET 'table.exec.sink.upsert-materialize' = 'FORCE';
 
 SET 'table.exec.sink.keyed-shuffle' = 'AUTO';
@@ -195,7 +194,6 @@ SET 'table.sql-dialect' = 'hive';
 
 SET 'table.rtas-ctas.atomicity-enabled' = 'true';
 
--- refused SS350: * stands for all columns
 SET 'table.column-expansion-strategy' = 'EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS';
 
 SET 'client.timeout' = '30 s';

@@ -72,7 +72,6 @@ CREATE TABLE t20 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SEC
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.idle-timeout' = '1min');
 
--- refused SS350: a micro-batch reads all sources, and no source waits for another
 CREATE TABLE t21 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '1min', 'scan.watermark.alignment.update-interval' = '1s');

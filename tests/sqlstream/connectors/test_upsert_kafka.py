@@ -44,6 +44,12 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(topic(value__fields_include="EXCEPT_KEY")) == ["SS350"]
 
 
+def _text(session: Session, statement: str) -> str:
+    result = session.sql(statement)
+    assert isinstance(result, Rows)
+    return "\n".join(str(row[0]) for row in result)
+
+
 def test_rows_of_before_are_kept_where_they_are_read() -> None:
     session = Session()
     for name in ("t", "o"):
@@ -51,9 +57,7 @@ def test_rows_of_before_are_kept_where_they_are_read() -> None:
     session.sql("CREATE TABLE p (v INT, n BIGINT) WITH ('connector' = 'print')")
 
     def plan(statement: str) -> str:
-        result = session.sql(f"EXPLAIN CHANGELOG_MODE {statement}")
-        assert isinstance(result, Rows)
-        return "\n".join(str(row[0]) for row in result)
+        return _text(session, f"EXPLAIN CHANGELOG_MODE {statement}")
 
     copied = plan("INSERT INTO o SELECT id, v + 1 FROM t")
     assert "Normalize" not in copied and "sink upserts by id" in copied and "[upsert by id: I,UA,D]" in copied
@@ -71,8 +75,9 @@ def test_rows_that_may_collide_on_the_key_are_refused_where_they_must_not() -> N
     session.sql(statement.format("by_id"))
     with pytest.raises(SqlStreamError, match=r'SS667: .* may collide on the PRIMARY KEY \(v\) of table "by_v"'):
         session.sql(statement.format("by_v"))
-    with pytest.raises(SqlStreamError, match="SS350"):
-        session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
+    assert "TopN" not in _text(session, statement.format("by_id"))
+    assert "TopN(keys v; ROW_NUMBER 1; last of equal ones)" in _text(session, statement.format("by_v"))
 
 
 def test_changes_without_a_key_are_refused() -> None:

@@ -54,6 +54,35 @@ def test_they_are_described(session: Session) -> None:
         session.sql("DESCRIBE FUNCTION nothing")
 
 
+def test_extended_says_more_of_them(session: Session) -> None:
+    told = rows(session, "DESCRIBE FUNCTION EXTENDED inc")
+    assert told[:-2] == rows(session, "DESCRIBE FUNCTION inc")
+    assert told[-2:] == [("language", "SQL"), ("signature", "inc(n INT, by INT DEFAULT 1) RETURNS BIGINT")]
+    upper = dict(rows(session, "DESCRIBE FUNCTION EXTENDED upper"))
+    assert (upper["arguments"], upper["deterministic"]) == ("1 argument", "TRUE")
+    assert upper["usage"].startswith("Converts a string expression to upper case")
+    assert dict(rows(session, "DESCRIBE FUNCTION EXTENDED split_index"))["class"].endswith("by Flink's name")
+    assert dict(rows(session, "DESCRIBE FUNCTION EXTENDED rand"))["deterministic"] == "FALSE"
+
+
+def test_extended_says_what_a_function_says_of_itself(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "documented.py").write_text('def one(x: int) -> int:\n    """Always one."""\n    return 1\n')
+    with importable(tmp_path):
+        session.sql("CREATE FUNCTION one AS 'documented:one' LANGUAGE PYTHON")
+        assert ("usage", "Always one.") in rows(session, "DESCRIBE FUNCTION EXTENDED one")
+
+
+@pytest.mark.spark
+def test_results_are_cut_to_their_length(spark: SparkSession) -> None:
+    with sqlstream.connect(spark) as session:
+        session.sql("CREATE FUNCTION short(t STRING) RETURNS VARCHAR(3) RETURN t || 'x'")
+        session.sql("CREATE FUNCTION code(t STRING) RETURNS CHAR(4) LANGUAGE PYTHON AS $$ return t.upper() $$")
+        assert ("returns", "VARCHAR(3)") in rows(session, "DESCRIBE FUNCTION short")
+        assert rows(session, "SELECT short('abcdef'), short(t => 'a'), code('abcdef'), code('a')") == [
+            ("abc", "ax", "ABCD", "A   ")
+        ]
+
+
 def test_a_function_gets_another_implementation_where_there_is_one(session: Session, tmp_path: Path) -> None:
     code = "def one(x: int) -> int:\n    return 1\n\n\ndef two(x: int) -> int:\n    return 2\n"
     (tmp_path / "altered.py").write_text(code)

@@ -199,6 +199,25 @@ def test_insert_writes_to_its_table(session):
         assert test.output_names == ("name", "n")
 
 
+@pytest.mark.spark
+def test_the_row_before_is_there_again_where_the_last_one_of_a_key_goes(session):
+    script = """
+        CREATE TABLE users (id INT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+            WITH ('connector' = 'test', 'changelog-mode' = 'I,UB,UA,D');
+        CREATE TABLE by_name (name STRING, id INT, PRIMARY KEY (name) NOT ENFORCED) WITH ('connector' = 'test');
+        INSERT INTO by_name SELECT name, id FROM users
+    """
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
+    with StreamTest(script, session) as test:
+        test.rows("users", [(1, "a"), (2, "a")])
+        assert test.output("by_name")[-1][1:] == ("a", 2)
+        test.restart()
+        test.rows("users", [(2, "a")], kind="-D")
+        assert test.output("by_name")[-1] == ("+U", "a", 1)
+        test.rows("users", [(1, "a")], kind="-D")
+        assert test.output("by_name")[-1] == ("-D", "a", 1)
+
+
 # --- on kernels -----------------------------------------------------------------------------------------------
 
 

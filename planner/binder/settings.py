@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.udfs.barriers.marks import MOST_HELD
+from sqlstream.udfs.barriers.limits import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 

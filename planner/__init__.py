@@ -1,7 +1,8 @@
 """Syntax to plan: binder, plan nodes, rules, explain; ``planner.lowering`` makes Spark DataFrames of plans.
 
-For other tools there is ``Planner``, with its answers. Names are imported when they are asked for: importing this
-package alone loads no parser.
+For other tools there is ``Planner``. Names are imported when they are asked for: importing this package alone loads no
+parser. ``Planner`` itself lives in ``sqlstream.analysis``, above this room, because it knows connectors and settings;
+it is named here, where tools look for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PLANNER_STAGES": "sqlstream.planner.explain",
+    "Planner": "sqlstream.analysis",
     "bind_query": "sqlstream.planner.binder",
     "bind_statement": "sqlstream.planner.binder",
     "bind_table": "sqlstream.planner.binder",
@@ -26,7 +28,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "PLANNER_STAGES", "bind_query", "bind_statement", "bind_table", "from_json", "optimize", "to_json", "trace",
+    "PLANNER_STAGES", "Planner", "bind_query", "bind_statement", "bind_table", "from_json", "optimize", "to_json",
+    "trace",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlstream.planner.binder import bind_query, bind_statement, bind_table
     from sqlstream.planner.explain import PLANNER_STAGES, from_json, to_json
+    from sqlstream.planner.explain.json_schema import plan_schema
     from sqlstream.planner.rules import optimize, trace
 
 _HOMES = {
@@ -23,13 +24,14 @@ _HOMES = {
     "bind_table": "sqlstream.planner.binder",
     "from_json": "sqlstream.planner.explain",
     "optimize": "sqlstream.planner.rules",
+    "plan_schema": "sqlstream.planner.explain.json_schema",
     "to_json": "sqlstream.planner.explain",
     "trace": "sqlstream.planner.rules",
 }
 
 __all__ = [
-    "PLANNER_STAGES", "Planner", "bind_query", "bind_statement", "bind_table", "from_json", "optimize", "to_json",
-    "trace",
+    "PLANNER_STAGES", "Planner", "bind_query", "bind_statement", "bind_table", "from_json", "optimize",
+    "plan_schema", "to_json", "trace",
 ]  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class FilledText:
 
 def filled(text: str, workspace: Workspace) -> FilledText:
     """The text with a value of the type that is told for each parameter."""
-    marks = parameters_of(text)
+    marks = parameters_of(text) if "?" in text or ":" in text else []
     if not marks:
         return FilledText(text)
     types = _types(text, marks, workspace)

@@ -81,7 +81,9 @@ def finished(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | Non
             return None
         case "batch":
             return _batch(statement, workspace)[0]
-    return _batch(statement, workspace)[0] if _is_better_finished(plan) else None
+    read = (node.table for node in plan.walk() if isinstance(node, Scan))
+    may_end = all(table == ONE_ROW or ends(table) for table in read)  # else it is no batch for sure
+    return _batch(statement, workspace)[0] if may_end and _is_better_finished(plan) else None
 
 
 def _is_better_finished(plan: Root) -> bool:

@@ -9,6 +9,11 @@ from docs import command_line, error_codes, flink_functions, option_tables
 from sqlstream.grammar import document
 from sqlstream.planner import plan_schema
 
+
+def plan_schema_text() -> str:
+    return json.dumps(plan_schema(), indent=1) + "\n"
+
+
 PAGES = {
     "errors.md": error_codes.page,
     "cli.md": command_line.page,
@@ -16,7 +21,7 @@ PAGES = {
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
     "flink_functions.md": flink_functions.page,
-    "plan.schema.json": lambda: json.dumps(plan_schema(), indent=1) + "\n",
+    "plan.schema.json": plan_schema_text,
 }
 
 

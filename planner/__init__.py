@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqlstream.planner.binder import bind_query, bind_statement, bind_table
-    from sqlstream.planner.explain import PLANNER_STAGES, from_json, to_json
+    from sqlstream.planner.explain import PLANNER_STAGES
     from sqlstream.planner.explain.json_schema import plan_schema
+    from sqlstream.planner.explain.to_json import from_json, to_json
     from sqlstream.planner.rules import optimize, trace
 
 _HOMES = {
@@ -22,10 +23,10 @@ _HOMES = {
     "bind_query": "sqlstream.planner.binder",
     "bind_statement": "sqlstream.planner.binder",
     "bind_table": "sqlstream.planner.binder",
-    "from_json": "sqlstream.planner.explain",
+    "from_json": "sqlstream.planner.explain.to_json",
     "optimize": "sqlstream.planner.rules",
     "plan_schema": "sqlstream.planner.explain.json_schema",
-    "to_json": "sqlstream.planner.explain",
+    "to_json": "sqlstream.planner.explain.to_json",
     "trace": "sqlstream.planner.rules",
 }
 

@@ -36,7 +36,7 @@ def html_page(plan: Output | Insert | StatementSet, text: str = "", title: str =
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
     sections = [
         *([_section("Query", f"<pre>{escape(text.strip())}</pre>")] if text.strip() else []),
-        *(_section(_result_title(root), _result(root)) for root in roots if isinstance(root, Output | Insert)),
+        *(_section(_result_title(root), _result(root)) for root in roots),
         _section("Plan", f'<ul class="plan">{_tree(changes_of(plan))}</ul>'),
         _section("State", _state(plan)),
         *([_section("Latency and advice", _list(said))] if (said := [*_said(plan)]) else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
@@ -11,11 +11,12 @@ from typing import Any, Union, get_args, get_origin
 from sqlglot import exp
 
 from sqlstream.planner.explain.to_json import TAGGED, VERSION, hints_of, kinds_of_nodes
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.nodes import Node
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_HOMES = ("sqlstream.planner.nodes", "sqlstream.planner.operators.")
 _EXPRESSION = {
     "description": "SQL, or where that would not parse to the same tree, SQL to read and a tree to load.",
     "anyOf": [
@@ -36,21 +37,28 @@ def plan_schema() -> dict[str, Any]:
     nodes = {name: kind for name, kind in sorted(kinds_of_nodes().items()) if _is_concrete(kind)}
     for kind in nodes.values():
         made.define(kind)
-    plan = {"anyOf": [{"$ref": f"#/$defs/{kind.__name__}"} for kind in (Output, Insert, StatementSet)]}
-    made.definitions["Node"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in nodes]}
+    made.definitions["Node"] = _chosen_by("node", nodes)
     return {
         "$schema": _DIALECT,
         "title": "A plan of sqlstream",
         "type": "object",
-        "properties": {"version": {"const": VERSION}, "plan": {"anyOf": [*plan["anyOf"], {"$ref": "#/$defs/Node"}]}},
+        "properties": {"version": {"const": VERSION}, "plan": {"$ref": "#/$defs/Node"}},
         "required": ["version", "plan"],
         "$defs": dict(sorted(made.definitions.items())),
     }
 
 
+def _chosen_by(tag: str, names: Iterable[str]) -> dict[str, Any]:
+    """The definition that the tag names. With ``anyOf`` each reader would try all of them, at each depth again."""
+    choices = [
+        {"if": {"properties": {tag: {"const": name}}}, "then": {"$ref": f"#/$defs/{name}"}} for name in sorted(names)
+    ]
+    return {"type": "object", "properties": {tag: {"enum": sorted(names)}}, "required": [tag], "allOf": choices}
+
+
 def _is_concrete(kind: type[Node]) -> bool:
-    """Bases of nodes stand in no plan: those that others extend, and Node itself."""
-    return not kind.__subclasses__()
+    """Bases of nodes stand in no plan, nor what the binder alone knows for a while."""
+    return not kind.__subclasses__() and kind.__module__.startswith(_HOMES)
 
 
 class _Schema:

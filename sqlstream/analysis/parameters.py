@@ -57,8 +57,7 @@ def filled(text: str, workspace: Workspace) -> FilledText:
     types = _types(text, marks, workspace)
     by_name = {name: next((types[i] for i in same if i in types), None) for name, same in _same_names(marks)}
     parameters = tuple(
-        Parameter(name, by_name[name] and str(by_name[name]), tuple(marks[i][1] for i in same))
-        for name, same in _same_names(marks)
+        Parameter(name, _text(by_name[name]), tuple(marks[i][1] for i in same)) for name, same in _same_names(marks)
     )
     values = [_sample(by_name[name], before) for name, _, before in marks]
     whole, ends, shifts = _replaced(text, marks, values)
@@ -84,6 +83,10 @@ def _replaced(text: str, marks: Sequence[Mark], values: Sequence[str]) -> tuple[
         ends.append(length)
         shifts.append(length - position)
     return "".join([*pieces, text[position:]]), tuple(ends), tuple(shifts)
+
+
+def _text(kind: DataType | None) -> str | None:
+    return None if kind is None else str(kind)
 
 
 def _sample(kind: DataType | None, before: str) -> str:

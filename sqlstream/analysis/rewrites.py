@@ -53,6 +53,7 @@ def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
     query = query_of(text).query
     parsed = [_condition(condition) for condition in conditions]
     outer = query.copy() if _is_plain_shell(query) else _around(query, _ALIAS)
+    assert isinstance(outer, exp.Select)
     if parsed:
         outer = outer.where(*[exp.Paren(this=c) if isinstance(c, exp.Or) else c for c in parsed], copy=False)
     plan_of(nodes.Query(outer), workspace)  # what is wrong with the conditions shows here

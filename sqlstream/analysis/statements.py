@@ -38,6 +38,7 @@ from sqlstream.planner.lineage import lineage
 from sqlstream.planner.nodes import Field, Insert, Node, Output, StatementSet
 from sqlstream.planner.physical.state_facts import title_of
 from sqlstream.planner.properties import bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, emit_settings
 from sqlstream.statements.checking import check_statement
@@ -161,7 +162,7 @@ def _batch(
 ) -> StatementAnalysis:
     """Of a query that only Spark SQL runs the columns, where they are those without its order."""
     read = resolve(statement.query, workspace.catalog, lambda table: table.name)
-    told = fingerprint_of_text(to_sql(read.query), (one.table for one in read.inputs), names)
+    told = fingerprint_of_text(to_sql(node_of(read.query)), (one.table for one in read.inputs), names)
     columns: tuple[OutputColumn, ...] = ()
     tables: tuple[TableUse, ...] = ()
     with suppress(SqlStreamError):

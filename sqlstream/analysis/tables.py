@@ -42,7 +42,7 @@ def tables_of_file(path: Path) -> Mapping[str, Described]:
 
 def create_text(name: str, described: Described) -> str:
     """CREATE TABLE, or CREATE VIEW, of what a dictionary says. SS384."""
-    if not isinstance(described, Mapping) or not described:
+    if not described or not hasattr(described, "keys"):
         raise _wrong(name, "it is no dictionary of columns")
     if "query" in described:
         return f"CREATE VIEW {quote_name(name)} AS {described['query']}"

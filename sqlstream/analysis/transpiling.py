@@ -6,7 +6,7 @@ What differs is refused with all its places at once. Notes say what must hold fo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +26,7 @@ from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.rewriting import node_of
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.from_flink import changes_from_flink
 from sqlstream.workspace import Workspace
@@ -262,7 +263,7 @@ def _calls(call: exp.Func) -> Iterator[tuple[str, str]]:
             yield f"the type of {name.upper()} of a number", "CAST its result."
 
 
-def _is_positive(arguments: list[exp.Expr]) -> bool:
+def _is_positive(arguments: Sequence[exp.Expr]) -> bool:
     return bool(arguments) and isinstance(arguments[0], exp.Literal) and int(arguments[0].name or 0) > 0
 
 
@@ -323,7 +324,7 @@ def _from_spark(text: str, workspace: Workspace) -> Translated:
         if not isinstance(statement, nodes.Query | nodes.CreateView | nodes.Insert):
             wrong.append(_refusal("only queries, INSERT and CREATE VIEW are read in Spark's words", statement.span))
             continue
-        changed = statement.query.copy().transform(_as_in_spark)
+        changed = node_of(statement.query.copy().transform(_as_in_spark))
         statements.append(replace(statement, query=changed))
     _require(wrong, text)
     written = "\n\n".join(f"{pretty(statement)};" for statement in statements) + "\n"

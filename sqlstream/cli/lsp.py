@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 import click
@@ -37,4 +38,5 @@ def command(files: tuple[str, ...]) -> None:
         planner = Planner().with_session(session)
         for script in read_scripts(files, (), ()) if files else ():
             planner = planner.with_ddl(script.text)
-        server_of(planner).start_io()
+        # It closes what it speaks to, which commands flush when they end.
+        server_of(planner).start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))

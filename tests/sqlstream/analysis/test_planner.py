@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from sqlstream.errors import Span, SqlStreamError
 from sqlstream.planner import from_json
 from tests.sqlstream.test_import import modules_after
 
-TABLES = {
+TABLES: dict[str, Any] = {
     "bids": {
         "columns": {"auction": "BIGINT", "price": "DOUBLE", "item": "STRING", "ts": "TIMESTAMP(3)"},
         "watermark": ["ts", "ts - INTERVAL '5' SECOND"],
@@ -57,9 +58,9 @@ planner.complete("SELECT ", 7)
 
 def test_a_planner_and_its_answers_are_frozen():
     with pytest.raises(FrozenInstanceError):
-        PLANNER._workspace = None  # type: ignore[misc]
+        setattr(PLANNER, "_workspace", None)  # noqa: B010
     with pytest.raises(FrozenInstanceError):
-        only(TOPS).kind = ""  # type: ignore[misc]
+        setattr(only(TOPS), "kind", "")  # noqa: B010
 
 
 def test_with_gives_another_planner():

@@ -132,4 +132,4 @@ def test_escapes_that_spark_does_not_know_are_refused():
 
 def test_there_are_three_dialects():
     with pytest.raises(ValueError, match="no dialect 'oracle'; dialects are sqlstream, flink, spark"):
-        PLANNER.transpile(TOPS, target="oracle")
+        PLANNER.transpile(TOPS, target="oracle")  # type: ignore[arg-type]

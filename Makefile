@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -58,6 +58,9 @@ demo-lookups: java $(READY) ## departures enriched from PostgreSQL, Redis and HT
 
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
 	@$(BIN)/python -m examples.throughput.bench
+
+bench-planner: $(READY) ## the planner as a library: queries of Nexmark, long scripts, catalogs of 10,000 tables
+	@$(BIN)/python -m examples.throughput.planner
 
 bench-windows: java $(READY) ## windows through the columnar gear, Spark's own operators and transformWithState per key
 	@$(BIN)/python -m examples.throughput.windows

@@ -29,6 +29,7 @@ _CLASSES = {
 # Messages that are not spelled where they are raised.
 _SPELLED_HERE = {
     "SS101": 'unexpected "…"',
+    "SS381": "a text cannot be translated: … is something else in Flink or Spark",
     "SS396": "a case below SQL, for the tests of a kernel (`sqlstream test`)",
     "SS397": "a case whose Python functions are not there (`sqlstream test`)",
     "SS400": "the root cause of a failed job in Spark's own words",

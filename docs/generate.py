@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from docs import command_line, error_codes, flink_functions, option_tables
 from sqlstream.grammar import document
+from sqlstream.planner import plan_schema
+
+
+def plan_schema_text() -> str:
+    return json.dumps(plan_schema(), indent=1) + "\n"
+
 
 PAGES = {
     "errors.md": error_codes.page,
@@ -14,6 +21,7 @@ PAGES = {
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
     "flink_functions.md": flink_functions.page,
+    "plan.schema.json": plan_schema_text,
 }
 
 

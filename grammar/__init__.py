@@ -4,15 +4,17 @@ from sqlstream.grammar.carrier import clauses_of, match_recognize_of, table_clau
 from sqlstream.grammar.completion import expected_after
 from sqlstream.grammar.formatting import format_script
 from sqlstream.grammar.printing import to_sql
-from sqlstream.grammar.script import parse_query, parse_script, parse_script_recovering
+from sqlstream.grammar.script import Written, parse_each, parse_query, parse_script, parse_script_recovering
 from sqlstream.grammar.spans import name_span_of, span_of
 
 __all__ = [
+    "Written",
     "clauses_of",
     "expected_after",
     "format_script",
     "match_recognize_of",
     "name_span_of",
+    "parse_each",
     "parse_query",
     "parse_script",
     "parse_script_recovering",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.depth import TooDeep, run_with_room
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
@@ -36,18 +37,33 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[SqlStreamError, ...]]:
     """The statements that parse, and one error for each that does not, both in the order of the text."""
-    statements: list[Statement] = []
-    errors: list[SqlStreamError] = []
+    written = tuple(parse_each(text))
+    statements = (one.statement for one in written if one.statement is not None)
+    return tuple(statements), tuple(one.error for one in written if one.error is not None)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What stands in a script up to a semicolon: a statement, or the error of one that does not parse."""
+
+    span: Span
+    statement: Statement | None = None
+    error: SqlStreamError | None = None
+
+
+def parse_each(text: str) -> Iterator[Written]:
+    """The statements of a script one by one; a script that is no sequence of words is one error."""
     try:
         pieces = list(split(tokenize(text)))
     except SqlStreamError as error:
-        return (), (error,)
+        yield Written(Span(0, len(text)), error=error)
+        return
     for tokens in pieces:
+        span = Span(tokens[0].start, tokens[-1].end + 1)
         try:
-            statements.append(parse_tokens(text, tokens, lambda parser: parser.syntax("statement")))
+            yield Written(span, parse_tokens(text, tokens, lambda parser: parser.syntax("statement")))
         except SqlStreamError as error:
-            errors.append(error)
-    return tuple(statements), tuple(errors)
+            yield Written(span, error=error)
 
 
 def parse_query(text: str) -> exp.Expression:

@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 
 from sqlstream.planner.meanings import names_of, tables_named
-from sqlstream.planner.nodes import Insert, Output, Scan
+from sqlstream.planner.nodes import Insert, Node, Output
+from sqlstream.planner.properties import table_read
+
+_COLUMN = re.compile(r"(?<![\w.`])(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,33 @@ def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
     """Of each column of a query, or of each column that an INSERT writes."""
     with tables_named():
         names = names_of(plan)
-    columns = [f"{node.table.name}.{f.name}" for node in plan.walk() if isinstance(node, Scan) for f in node.schema]
+    columns = columns_read(plan)
     titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)
     texts = (_without_outer(names[f.name]) for f in plan.input.schema)
-    return tuple(
-        Lineage(title, tuple(dict.fromkeys(c for c in columns if _is_in(c, text))), text)
-        for title, text in zip(titles, texts, strict=True)
-    )
+    return tuple(Lineage(title, _sources(text, columns), text) for title, text in zip(titles, texts, strict=True))
 
 
-def _is_in(column: str, text: str) -> bool:
-    return re.search(rf"(?<![\w.`]){re.escape(column)}(?![\w`])", text) is not None
+def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
+    """Table and column by their names with a dot, of all that the plan reads or asks."""
+    reads = [read for node in plan.walk() if (read := table_read(node)) is not None]
+    return {f"{table.name}.{column.name}": (table.name, column.name) for table, _ in reads for column in table.columns}
+
+
+def _sources(text: str, columns: dict[str, tuple[str, str]]) -> tuple[str, ...]:
+    """The columns that stand in the text, in order; not what only looks like one in a literal."""
+    bare = _TEXT.sub("''", text)
+    named = (match[0] for match in _COLUMN.finditer(bare))
+    return tuple(dict.fromkeys(name for word in named if (name := _longest(word, columns)) is not None))
+
+
+def _longest(word: str, columns: dict[str, tuple[str, str]]) -> str | None:
+    """The column that a dotted word begins with: what stands behind it are members."""
+    word = word.replace("`", "")
+    while word:
+        if word in columns:
+            return word
+        word = word.rpartition(".")[0]
+    return None
 
 
 def _without_outer(text: str) -> str:

@@ -51,9 +51,14 @@ def tables_named() -> Iterator[None]:
         _with_tables.reset(token)
 
 
+def names_tables() -> bool:
+    """Whether meanings name the tables of columns right now."""
+    return _with_tables.get()
+
+
 @names_of.register
 def _(node: Scan) -> Names:
-    table = f"{node.table.name}." if _with_tables.get() else ""
+    table = f"{node.table.name}." if names_tables() else ""
     return {f.name: f"{table}{f.name}" for f in node.schema}
 
 

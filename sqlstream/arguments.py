@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from math import isfinite
 
 from sqlglot.tokens import Token, TokenType
@@ -48,6 +49,16 @@ def with_arguments(text: str, arguments: Arguments) -> str:
 def named_parameters(text: str) -> list[tuple[str, Span]]:
     """``:name`` in the text, in its order."""
     return list(_names(tokenize(text)))
+
+
+def parameters_of(text: str) -> list[tuple[str, Span, str]]:
+    """All parameters in the order of the text: the name, which is the number of a ``?``, its place, and the word before
+    it in upper case."""
+    tokens = tokenize(text)
+    words = {after.start: before.text.upper() for before, after in pairwise(tokens)}
+    marks = [(str(i), Span(token.start, token.end + 1)) for i, token in enumerate(_marks(tokens), 1)]
+    in_order = sorted([*marks, *_names(tokens)], key=lambda one: one[1].start)
+    return [(name, span, words.get(span.start, "")) for name, span in in_order]
 
 
 def _with_named(text: str, arguments: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -32,7 +33,7 @@ from sqlstream.options import (
 from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.spark.tuning.choices import OPTIONS as TUNING
-from sqlstream.udfs.barriers.marks import MOST_HELD
+from sqlstream.udfs.barriers.limits import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
 NEEDS_SETTING = "SS522"
@@ -403,6 +404,11 @@ _BOUNDED_IN_SPARK = (
 )
 
 
+@cache
+def _by_key() -> dict[str, Option]:
+    return {option.key: option for option in OPTIONS}
+
+
 @dataclass
 class Settings:
     """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350.
@@ -430,7 +436,8 @@ class Settings:
 
     def __getitem__(self, key: str) -> Any:
         """The value of a known key as a Python object; None where it has neither value nor default."""
-        return parsed(OPTIONS, resolved({k: v for k, v in self._given.items() if not k.startswith("spark.")}))[key]
+        given = {key: self._given[key]} if key in self._given else {}
+        return parsed((_by_key()[key],), resolved(given))[key]
 
     @property
     def given(self) -> Mapping[str, str]:

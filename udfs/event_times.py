@@ -6,8 +6,6 @@ interval is longer than ``LONGEST``: kernels add and subtract both, and none of 
 
 from __future__ import annotations
 
-import numpy as np
-
 from sqlstream.errors import repeating
 
 OUT_OF_RANGE = repeating("SS430")
@@ -30,6 +28,8 @@ move no watermark: their windows close when the input ends."""
 
 def time_text(micros: int) -> str:
     """A time of any year as Spark writes it: ``+12004-02-24 00:00:00``."""
+    import numpy as np  # which the planner, for which the numbers above are, does without
+
     day, _, clock = str(np.datetime64(micros, "us")).partition("T")
     year, month_and_day = int(day[:-6]), day[-6:]
     sign = "-" if year < 0 else "+" if year > 9999 else ""

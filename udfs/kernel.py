@@ -27,9 +27,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:  # connectors and the planner know the columns below, and do without Arrow
+    import pyarrow as pa
 
-if TYPE_CHECKING:
     from sqlstream.udfs.waiting import Wait
 
 NO_WATERMARK = -(2**63)

@@ -1,4 +1,4 @@
-"""Plans as versioned JSON and back, equal: ``from_json(to_json(plan)) == plan``.
+"""Plans as versioned JSON and back, equal: ``from_json(to_json(plan)) == plan``. ``json_schema`` describes it.
 
 A node is an object with ``"node"``, its fields and its ``"input"`` or ``"branches"``; a window has ``"window"``, a
 trigger ``"trigger"``, an evictor ``"evictor"``, a function that is looked up ``"source"``. Types are DDL. An expression
@@ -12,7 +12,8 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
+from importlib import import_module
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -27,8 +28,9 @@ from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.lookup.source import Comparison
 
 VERSION = 1
+"""Changes where plans of before are read no longer. A new field with a default is none of that: it is read as that."""
 
-_TAGGED = {
+TAGGED = {
     "window": {c.__name__: c for c in get_args(windows.Window)},
     "trigger": {c.__name__: c for c in get_args(firing.Trigger)},
     "evictor": {c.__name__: c for c in (firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor)},
@@ -38,8 +40,9 @@ _TAGGED = {
 
 
 @cache
-def _nodes() -> dict[str, type[nodes.Node]]:
+def kinds_of_nodes() -> dict[str, type[nodes.Node]]:
     """The classes of nodes by name, those of the rooms of operators included."""
+    import_module("sqlstream.planner.operators")  # by name: what asks about nodes knows no operator
     waiting, by_name = [nodes.Node], {}
     while waiting:
         kind = waiting.pop()
@@ -109,13 +112,13 @@ def _tag(value: Any) -> dict[str, str]:
     name = type(value).__name__
     if isinstance(value, nodes.Node):
         return {"node": name}
-    return {tag: name for tag, classes in _TAGGED.items() if classes.get(name) is type(value)}
+    return {tag: name for tag, classes in TAGGED.items() if classes.get(name) is type(value)}
 
 
 def _encode_expression(expression: exp.Expr) -> Any:
     text = expression.sql(SqlStream, comments=False)
     try:
-        if _parsed(text) == expression:
+        if _read_again(text) == expression:
             return text
     except SqlStreamError:
         pass
@@ -126,6 +129,12 @@ def _parsed(text: str) -> exp.Expr:
     expression = parse_query(f"SELECT {text}").expressions[0]
     assert isinstance(expression, exp.Expr)
     return expression
+
+
+@lru_cache(4096)
+def _read_again(text: str) -> exp.Expr:
+    """What the text is to a reader, to compare with: plans hold the same few columns over and over."""
+    return _parsed(text)
 
 
 def _bare(expression: exp.Expr) -> exp.Expr:
@@ -158,10 +167,19 @@ def decode(kind: Any, value: Any) -> Any:
     if kind is Comparison:
         return Comparison(value["column"], value["operator"], _decode_constant(value["value"]))
     if isinstance(kind, type) and issubclass(kind, nodes.Node):
-        kind = _nodes()[value["node"]]
+        kind = kinds_of_nodes()[value["node"]]
     if is_dataclass(kind) and isinstance(kind, type):
-        return kind(**{name: decode(hint, value[name]) for name, hint in _hints(kind).items()})
+        return _decode_fields(kind, value)
     return value
+
+
+def _decode_fields(kind: type, value: dict[str, Any]) -> Any:
+    """A field that the plan of an older version does not have is what it was then: its default."""
+    given = {name: decode(hint, value[name]) for name, hint in hints_of(kind).items() if name in value}
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__} lacks what every version of it has: {error}") from None
 
 
 def _decode_constant(value: Any) -> object:
@@ -182,7 +200,7 @@ def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, dict):
-        for tag, classes in _TAGGED.items():
+        for tag, classes in TAGGED.items():
             if isinstance(value.get(tag), str):
                 return decode(classes[value[tag]], value)
     # A measure is a number or rows, a gap a number or an expression.
@@ -222,6 +240,6 @@ def _expressions() -> frozenset[str]:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def hints_of(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}

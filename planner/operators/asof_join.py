@@ -14,6 +14,7 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below, timeless
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.kernels import sees_arrival
@@ -166,3 +167,8 @@ def _(node: AsofJoin) -> Iterator[tuple[str, str]]:
     yield "nearest", f"{meaning(node.left_value, left)} {node.comparison.value} {meaning(node.right_value, right)}"
     yield "of equal values", f"the first one by {', '.join(right[name] for name in node.first_by) or 'arrival'}"
     yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: AsofJoin) -> Iterator[Kept]:
+    yield Kept("the rows of both sides", after(node.ttl_ms, "the last row of their key came"))

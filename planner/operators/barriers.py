@@ -12,6 +12,7 @@ from sqlstream.planner.changes import taken_by
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
@@ -23,7 +24,7 @@ from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import WindowInfo, keeps_state, uses_processing_time, window_of
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.udfs.barriers.marks import MOST_HELD
+from sqlstream.udfs.barriers.limits import MOST_HELD
 
 
 @dataclass(frozen=True)
@@ -159,3 +160,11 @@ def _(node: AlignBarriers) -> Iterator[tuple[str, str]]:
 @taken_by.register
 def _(node: AlignBarriers) -> str:
     return "ALIGN BARRIERS"
+
+
+@kept.register
+def _(node: AlignBarriers) -> Iterator[Kept]:
+    if node.holds:
+        yield Kept("rows behind barriers", f"their barrier is aligned; at most {node.most_held:,} rows")
+    else:
+        yield Kept("barriers that are pending", "they are aligned")

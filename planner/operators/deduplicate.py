@@ -9,6 +9,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomai
 from sqlstream.planner.changes import instead_of, made_by, taken_by, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.naming import Names as Unique
@@ -185,3 +186,8 @@ def _(node: Deduplicate) -> Iterator[tuple[str, str]]:
     if changelog_mode(node) != APPEND_ONLY:
         yield "columns", rows_fact(node.input)
     yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: Deduplicate) -> Iterator[Kept]:
+    yield Kept("a row of each key" if node.timed or node.last else "each key", after(node.ttl_ms, "its row came"))

@@ -12,6 +12,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.changes import instead_of, made_by, taken_by, takes_changes
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe, item_text
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
@@ -215,3 +216,12 @@ def _(node: GroupAggregate) -> Iterator[tuple[str, str]]:
     # What is kept of rows stands under names that are made of the expressions.
     read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
     yield "columns", ", ".join(f.name for f in node.input.schema if f.name in read)
+
+
+@kept.register
+def _(node: GroupAggregate) -> Iterator[Kept]:
+    if not node.keys:
+        yield Kept("the accumulators of one group", "there is one group")
+    else:
+        what = "the accumulators of each group" if node.aggregates else "each distinct row"
+        yield Kept(what, after(node.ttl_ms, "the last row of the group came or went"))

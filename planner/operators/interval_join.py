@@ -10,6 +10,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below, timeless
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.clocks import held_back_ms, told_time
@@ -134,3 +135,9 @@ def _(node: IntervalJoin) -> Iterator[tuple[str, str]]:
     yield "time of the right side", names_of(node.right)[node.right_time]
     yield "bounds", f"{node.lower_us} to {node.upper_us} microseconds"
     yield "kind of time", node.domain.value
+
+
+@kept.register
+def _(node: IntervalJoin) -> Iterator[Kept]:
+    passes = "the clock passes" if node.by_clock else "the watermark passes"
+    yield Kept("the rows of both sides", f"{passes} the bounds within which a partner may come")

@@ -12,6 +12,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind,
 from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
 from sqlstream.planner.explain.advice import Topic, remarks
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
@@ -276,3 +277,11 @@ def _(node: Lookup) -> frozenset[frozenset[str]]:
 @made_by.register
 def _(node: Lookup) -> str:
     return f'a lookup in "{node.source.name}"'
+
+
+@kept.register
+def _(node: Lookup) -> Iterator[Kept]:
+    if node.options.defers:
+        yield Kept("rows whose lookup was deferred", "they are answered")
+    if remembers(node):
+        yield Kept("the answers of rows that may be retracted", after(node.ttl_ms, "the row came"))

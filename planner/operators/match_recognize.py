@@ -13,6 +13,7 @@ from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, 
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
@@ -291,3 +292,11 @@ def _(node: MatchRecognize) -> Iterator[tuple[str, str]]:
     yield "rows", ", ".join(names[f.name] for f in node.passed) if node.all_rows else "one per match"
     yield "after a match", str(node.skip)
     yield "within", readable(node.within_ms) if node.within_ms is not None else "any time"
+
+
+@kept.register
+def _(node: MatchRecognize) -> Iterator[Kept]:
+    if node.domain is TimeDomain.EVENT:
+        yield Kept("rows that wait for their turn", "the watermark passes them")
+    bound = f"a match is {readable(node.within_ms)} long" if node.within_ms is not None else None
+    yield Kept("open matches of each key", bound)

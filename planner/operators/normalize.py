@@ -9,6 +9,7 @@ from sqlstream.planner.catalog import ALL_KINDS, RowKind
 from sqlstream.planner.changes import made_by, reads_before, takes_changes, where_unread
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Unary
@@ -148,3 +149,8 @@ def _(node: Normalize) -> Iterator[tuple[str, str]]:
     yield "keys", keys_fact(node.input, node.keys, names_of(node.input))
     yield "columns", rows_fact(node.input)
     yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: Normalize) -> Iterator[Kept]:
+    yield Kept("the last row of each key", after(node.ttl_ms, "its last change"))

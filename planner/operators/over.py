@@ -13,6 +13,7 @@ from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, 
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
@@ -304,3 +305,15 @@ def function_text(call: OverCall, names: Meanings, in_time: bool = True) -> str:
     """A call, as far as its results depend on it."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{meaning(call.item.expression, names)}{frame}"
+
+
+@kept.register
+def _(node: Over) -> Iterator[Kept]:
+    """Frames of times forget rows; all others keep rows or totals of each key."""
+    frames = [call.frame for call in node.calls]
+    if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
+        yield Kept("the rows of frames", "the watermark passes all frames that hold them")
+        return
+    if node.domain is TimeDomain.EVENT:
+        yield Kept("rows that wait for their turn", "the watermark passes them")
+    yield Kept("the last rows and totals of each key", None if node.keys else "there is one key")

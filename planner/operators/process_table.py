@@ -10,6 +10,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.changes import taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema
@@ -250,3 +251,11 @@ def _(node: ProcessTable) -> str:
 @taken_by.register
 def _(node: ProcessTable) -> str:
     return f'process function "{node.function}"'
+
+
+@kept.register
+def _(node: ProcessTable) -> Iterator[Kept]:
+    if node.keys:
+        yield Kept(f"what {node.function} declares, by key", f"{node.function} forgets it")
+    if node.keys and node.in_order:
+        yield Kept("rows that wait for their turn", "the watermark passes them")

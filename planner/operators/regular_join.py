@@ -11,6 +11,7 @@ from sqlstream.planner.changes import instead_of, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Join, equalities_text, join_facts, timeless
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
@@ -109,3 +110,9 @@ def _(node: RegularJoin) -> Iterator[tuple[str, str]]:
     yield from join_facts(node)
     for side, ms in zip(("left", "right"), node.ttl_ms, strict=True):
         yield f"time to live of the {side} side", readable(ms) if ms else "for ever"
+
+
+@kept.register
+def _(node: RegularJoin) -> Iterator[Kept]:
+    for side, ms in zip(("left", "right"), node.ttl_ms, strict=True):
+        yield Kept(f"the rows of the {side} side", after(ms, "they came"))

@@ -10,6 +10,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.changes import made_by, taken_by, takes_changes
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
@@ -180,3 +181,8 @@ def _(node: SetOperation) -> Iterator[tuple[str, str]]:
     yield "columns of the left side", rows_fact(node.left)
     yield "columns of the right side", rows_fact(node.right)
     yield "forgets", "rows after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: SetOperation) -> Iterator[Kept]:
+    yield Kept("how often each row is there", after(node.ttl_ms, "it came or went"))

@@ -20,6 +20,7 @@ from sqlstream.planner.joining import (
     stays_together,
     timeless,
 )
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.clocks import told_time
@@ -230,3 +231,12 @@ def _(node: TemporalJoin) -> Iterator[tuple[str, str]]:
         left = names_of(node.left)
         yield "left rows", f"retracted by {', '.join(left[name] for name in node.told_apart_by)}"
         yield "time to live of the left side", readable(node.left_ttl_ms) if node.left_ttl_ms else "for ever"
+
+
+@kept.register
+def _(node: TemporalJoin) -> Iterator[Kept]:
+    if node.timed:
+        yield Kept("rows of the left side", "the watermark reaches them")
+    yield Kept("the last row of each key of the right side", after(node.ttl_ms, "it came"))
+    if changelog_mode(node.left) != APPEND_ONLY:
+        yield Kept("the partners of rows of the left side", after(node.left_ttl_ms, "they came"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.changes import prefers_inserts, takes_changes
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Unary
@@ -156,3 +157,8 @@ def _(node: TemporalSort) -> Iterator[tuple[str, str]]:
         yield "keys", keys_fact(node.input, node.keys, names)
     if changelog_mode(node.input) != APPEND_ONLY:
         yield "rows", "come and go"
+
+
+@kept.register
+def _(node: TemporalSort) -> Iterator[Kept]:
+    yield Kept("rows that wait for their turn", "the watermark passes them")

@@ -12,6 +12,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomai
 from sqlstream.planner.changes import instead_of, made_by, taken_by, takes_changes, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.naming import field_of
@@ -314,3 +315,15 @@ def _(node: TopN) -> Iterator[tuple[str, str]]:
     yield "rows kept", "all of a key" if changelog_mode(node.input) != APPEND_ONLY else "the best of a key"
     yield "columns", rows_fact(node.input)
     yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: TopN) -> Iterator[Kept]:
+    if node.closes is not None:
+        yield Kept("the first rows of each window", "the watermark passes the window")
+    elif changelog_mode(node.input) != APPEND_ONLY:
+        yield Kept("all rows of each key", after(node.ttl_ms, "the rows of the key last changed"))
+    elif not node.keys:
+        yield Kept("the first rows", f"there are {node.last:,}")
+    else:
+        yield Kept("the first rows of each key", after(node.ttl_ms, "the rows of the key last changed"))

@@ -12,6 +12,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomai
 from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, after, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
@@ -193,3 +194,8 @@ def _(node: UpdatingOver) -> Iterator[tuple[str, str]]:
     yield "functions", ", ".join(function_text(call, names, node.in_time) for call in node.calls)
     yield "columns", rows_fact(node.input)
     yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
+
+
+@kept.register
+def _(node: UpdatingOver) -> Iterator[Kept]:
+    yield Kept("all rows of each key", after(node.ttl_ms, "the last change of the key"))

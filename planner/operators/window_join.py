@@ -9,6 +9,7 @@ from functools import cached_property
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below, timeless
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.state_facts import state_facts, title_of
@@ -75,3 +76,8 @@ def _(node: WindowJoin) -> Iterator[tuple[str, str]]:
     yield from join_facts(node)
     for side, below, end in zip(("left", "right"), node.inputs, node.ends, strict=True):
         yield f"end of the windows of the {side} side", names_of(below)[end]
+
+
+@kept.register
+def _(node: WindowJoin) -> Iterator[Kept]:
+    yield Kept("the rows of both sides", "the watermark passes their window")

@@ -10,22 +10,30 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
-from sqlstream.planner.meanings import Names, meaning, names_of
+from sqlstream.planner.keeping import Kept, kept
+from sqlstream.planner.meanings import Names, meaning, names_of, names_tables
 from sqlstream.planner.nodes import Item, Schema
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
-from sqlstream.planner.operators.windows import names_of_columns
+from sqlstream.planner.operators.windows import kept_by_windows, names_of_columns
 from sqlstream.planner.physical.state_facts import keys_fact, reads_windows, state_facts, title_of
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.properties import changelog_mode, keeps_rows, window_of
 
 
 @names_of.register
 def _(node: WindowAggregate) -> Names:
     below = names_of(node.input)
     meanings = {key: below[key] for key in node.keys}
-    meanings |= {a.name: meaning(a.expression, below) for a in node.aggregates} | dict(names_of_columns(node.columns))
+    meanings |= {a.name: meaning(a.expression, below) for a in node.aggregates} | _of_window(node, below)
     extra = {"grouping_id": node.grouping_id, "pane": node.pane, "pane_index": node.pane_index}
     return meanings | {name: text for text, name in extra.items() if name is not None}
+
+
+def _of_window(node: WindowAggregate, below: Names) -> dict[str, str]:
+    """Windows that come with the rows keep what they are made of."""
+    own = names_of_columns(node.columns, below.get(node.time or ""))
+    given = {name: below[name] for name in own if name in below and names_tables()} if node.window is None else {}
+    return {**own, **given}
 
 
 @title_of.register
@@ -73,3 +81,11 @@ def _firing(node: WindowAggregate) -> list[str]:
     texts = firing_text(replace(node.firing, late=replace(late, table=None, values=())))
     return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t
             for t in texts]  # fmt: skip
+
+
+@kept.register
+def _(node: WindowAggregate) -> Iterator[Kept]:
+    below = window_of(node)
+    window = node.window if node.window is not None or below is None else below.window
+    what = "accumulators" if keeps_rows(node) is None else "rows"
+    yield from kept_by_windows(what, window, node.domain, keyed=bool(node.keys), allowed_ms=node.firing.late.allow_ms)

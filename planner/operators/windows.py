@@ -8,10 +8,12 @@ from functools import cached_property
 
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.changes import reads_before, taken_by, upsert_keys, with_inserts
+from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import window_text
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
+from sqlstream.planner.meanings import names_of, names_tables
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
 from sqlstream.planner.physical.clocks import told_time
 from sqlstream.planner.physical.gears import Gear, needs_columnar
@@ -253,11 +255,14 @@ def _(node: AssignWindows, port: int = 0) -> str | None:
 
 @names_of.register
 def _(node: AssignWindows) -> Meanings:
-    return {**names_of(node.input), **names_of_columns(node.columns)}
+    below = names_of(node.input)
+    return {**below, **names_of_columns(node.columns, below.get(node.time or ""))}
 
 
-def names_of_columns(columns: WindowColumns) -> Meanings:
-    return {columns.start: "window_start", columns.end: "window_end", columns.time: "window_time"}
+def names_of_columns(columns: WindowColumns, time: str | None = None) -> Meanings:
+    """``time``: the meaning of the field that tells the windows of rows, which lineage shows."""
+    of = f"({time})" if time is not None and names_tables() else ""
+    return {columns.start: f"window_start{of}", columns.end: f"window_end{of}", columns.time: f"window_time{of}"}
 
 
 @title_of.register
@@ -309,3 +314,25 @@ def _(node: AssignWindows, above: bool, port: int = 0) -> bool:
 def _(node: AssignWindows) -> Node | None:
     below = None if keeps_state(node) else with_inserts(node.input)
     return None if below is None else replace(node, input=below)
+
+
+@kept.register
+def _(node: AssignWindows) -> Iterator[Kept]:
+    if keeps_state(node):
+        yield from kept_by_windows("rows", node.window, node.domain, keyed=bool(node.partition_by))
+
+
+def kept_by_windows(
+    what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
+) -> Iterator[Kept]:
+    """What is kept of windows: those of time close, those of rows do not."""
+    match window:
+        case GlobalWindow() | CountWindow():
+            of = "each key" if keyed else "all rows"
+            yield Kept(f"the {what} of {of} that no window has given back", None if keyed else "there is one key")
+        case UserWindow():
+            yield Kept(f"the {what} of each window", f"{window.call.function} ends the window")
+        case _:
+            passes = "the clock passes" if domain is TimeDomain.PROCESSING else "the watermark passes"
+            later = f", and {readable(allowed_ms)} more for late rows" if allowed_ms else ""
+            yield Kept(f"the {what} of open windows", f"{passes} their end{later}")

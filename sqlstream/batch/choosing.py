@@ -73,7 +73,19 @@ def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
         plan = plan_of(statement, workspace)
     except SqlStreamError as error:
         return _instead(statement, workspace, error)
-    return (_batch(statement, workspace)[0] or plan) if _is_better_finished(plan) else plan
+    return finished(plan, statement, workspace) or plan
+
+
+def finished(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | None:
+    """The batch that runs in place of a stream's plan; None where the plan runs."""
+    match workspace.settings["execution.runtime-mode"]:
+        case "streaming":
+            return None
+        case "batch":
+            return _batch(statement, workspace)[0]
+    read = (node.table for node in plan.walk() if isinstance(node, Scan))
+    may_end = all(table == ONE_ROW or ends(table) for table in read)  # else it is no batch for sure
+    return _batch(statement, workspace)[0] if may_end and _is_better_finished(plan) else None
 
 
 def _is_better_finished(plan: Root) -> bool:

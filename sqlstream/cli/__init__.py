@@ -14,7 +14,7 @@ from sqlstream.cli.exits import BROKEN_PIPE, CANNOT_WRITE, INTERRUPTED, OK, exit
 from sqlstream.cli.streams import failure_of_output, give_up, open_streams, tell
 from sqlstream.errors import SqlStreamError
 
-COMMANDS = ("run", "serve", "check", "explain", "format", "shell", "jobs", "test", "version")
+COMMANDS = ("run", "serve", "check", "explain", "format", "shell", "jobs", "test", "lsp", "version")
 
 _EPILOG = """\b
 What takes over a second is told on standard error in a line that goes away, if that is a terminal.

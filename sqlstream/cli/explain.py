@@ -13,8 +13,10 @@ from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
-    from sqlstream.grammar.nodes import Statement
+    from sqlstream.grammar.nodes import CreateTable, ExecutePlan, Insert, Query, Statement, StatementSet
     from sqlstream.session import Session
+
+    Planned = Query | Insert | StatementSet | ExecutePlan | CreateTable
 
 _EPILOG = """\b
 Definitions of the script are carried out in a scratch session, nothing runs. The stage spark asks Spark.
@@ -24,9 +26,10 @@ Examples:
   sqlstream explain tables.sql query.sql
   sqlstream explain tables.sql -e "SELECT * FROM t" --format mermaid
   sqlstream explain tables.sql query.sql --stage trace
+  sqlstream explain tables.sql query.sql --format html > plan.html
 """
 
-_FORMATS = ("text", "json", "mermaid")
+_FORMATS = ("text", "json", "mermaid", "html")
 _STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
 
 
@@ -47,6 +50,8 @@ def command(
     stage: str,
 ) -> int | None:
     """Show the plans of the queries and INSERTs of scripts."""
+    if style == "html" and stage != "optimized":
+        raise click.UsageError("a page shows the stage optimized")
     scripts = read_scripts(files, statements, parameters)
     with open_session(master, settings) as opened, working("planning"):
         session = opened.fork()  # nothing that the scripts define is kept
@@ -56,7 +61,9 @@ def command(
                 plans += _plans(script, session, style, stage)
     if not plans:
         raise click.UsageError("there is no query and no INSERT to explain")
-    click.echo("\n\n".join(plans))
+    if style == "html" and len(plans) > 1:
+        raise click.UsageError(f"a page shows one plan, and the scripts have {len(plans)}")
+    click.echo("\n\n".join(plans), nl=style != "html")
     return None
 
 
@@ -72,7 +79,6 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
         Query,
         StatementSet,
     )
-    from sqlstream.results import Rows
 
     plans: list[str] = []
     try:
@@ -81,15 +87,33 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
             if isinstance(inner, Query | Insert | StatementSet | ExecutePlan) or (
                 isinstance(inner, CreateMaterializedView) or (isinstance(inner, CreateTable) and inner.query)
             ):
-                rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
-                assert isinstance(rows, Rows)
-                plans.append(plain_text(rows))
+                plans.append(_plan(inner, session, style, stage, script.text))
                 _declare(statement, session)
             else:
                 session.execute(statement, script.text)
     except SqlStreamError as error:
         raise error.with_source(script.text) from error.__cause__
     return plans
+
+
+def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
+    from sqlstream.grammar.nodes import CreateMaterializedView, CreateTable, ExecutePlan, Explain, Query
+    from sqlstream.results import Rows
+    from sqlstream.statements.explaining import plan_page
+    from sqlstream.statements.plan_files import compiled_plan
+
+    if style == "html":
+        workspace = session.workspace
+        if isinstance(statement, ExecutePlan):
+            compiled, workspace = compiled_plan(statement.path, workspace, statement.span)
+            return plan_page(compiled, workspace)
+        if isinstance(statement, CreateTable | CreateMaterializedView):
+            assert statement.query is not None, "only these have plans"
+            statement = Query(statement.query, span=statement.span)
+        return plan_page(statement, workspace)
+    rows = session.execute(Explain(statement, style.upper(), stage.upper()), text)
+    assert isinstance(rows, Rows)
+    return plain_text(rows)
 
 
 def _declare(statement: Statement, session: Session) -> None:

@@ -329,7 +329,11 @@ class Connector:
 
     def answers(self, table: Table) -> bool:
         """Can rows be looked up in the table? One for streams, too, has an option that says which a table is for."""
-        return self.is_lookup and self.values(table).get("role", "lookup") == "lookup"
+        role = find(self.known_options, "role") if self.is_lookup else None
+        if role is None:
+            return self.is_lookup
+        written = table.option("role") or role.default
+        return written is None or bool(role.kind.parse(written) == "lookup")
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""

@@ -38,7 +38,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     mistakes = [d for error in errors for d in error.diagnostics]
     for statement in statements:
         try:
-            defined = _check(statement, scratch, text)
+            defined = check_statement(statement, scratch, text)
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
             defined = False
@@ -63,8 +63,8 @@ def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratc
     return True
 
 
-def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
-    """False where what the statement defines stays unknown."""
+def check_statement(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
+    """SqlStreamError with what is wrong with the statement. False where what it defines stays unknown."""
     match statement:
         case nodes.Query() | nodes.Insert() | nodes.StatementSet():
             planned(statement, scratch)

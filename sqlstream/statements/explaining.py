@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sqlstream.batch import Batch, chosen
-from sqlstream.batch.explaining import explained_batch, why_stream
+from sqlstream.batch.explaining import NO_PLAN_OF_BATCH, explained_batch, why_stream
 from sqlstream.batch.running import Batches
 from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
-from sqlstream.grammar import nodes
+from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder.hints import without_effect
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
+from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.nodes import Node, Scan
 from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
@@ -106,6 +107,16 @@ def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
         return runner.runtime(workspace).sources.reads_files(scan)
 
     return replace(engine_of(workspace.settings), reads_files=reads_files)
+
+
+def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, workspace: Workspace) -> str:
+    """The optimized plan as a page of HTML. UnsupportedError SS603 where the statement runs as a batch."""
+    if not isinstance(statement, nodes.StatementSet) and isinstance(chosen(statement, workspace), Batch):
+        message = "a batch has no plan of operators that a page could show"
+        raise UnsupportedError(NO_PLAN_OF_BATCH, message, statement.span, hint="EXPLAIN PHYSICAL shows Spark's plan.")
+    plan = without_secrets(optimize(bound_plan(statement, workspace), RULES))
+    assert isinstance(plan, Root)
+    return html_page(plan, to_sql(statement))
 
 
 def checked_plan(statement: nodes.Explain, workspace: Workspace) -> None:

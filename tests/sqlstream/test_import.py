@@ -47,3 +47,16 @@ def test_definitions_and_plans_need_no_spark(statement: str) -> None:
     table = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen')"
     loaded = modules_after(f'import sqlstream\nwith sqlstream.connect() as s: s.sql("""{table}; {statement}""")')
     assert loaded.isdisjoint(("pyspark", "pandas", "pyarrow"))
+
+
+def test_importing_the_planner_loads_no_parser() -> None:
+    assert modules_after("import sqlstream.planner").isdisjoint(HEAVY)
+
+
+def test_the_first_plan_loads_neither_numpy_nor_spark() -> None:
+    """Only the parser: whoever embeds the planner pays for no kernel."""
+    code = """
+import sqlstream.planner
+from sqlstream.planner import bind_query, optimize, to_json
+"""
+    assert modules_after(code).isdisjoint(("pyspark", "pandas", "numpy", "pyarrow"))

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.barriers.alignment import align
-from sqlstream.udfs.barriers.marks import MOST_HELD, Items, MarkKind, Memory, Passage, waiting_since
+from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers.marks import Items, MarkKind, Memory, Passage, waiting_since
 from sqlstream.udfs.barriers.tracking import track
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey

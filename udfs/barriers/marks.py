@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MOST_HELD = 5_000_000
-"""How many rows and marks may be held, unless said."""
-
 Values = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class SetKind(Enum):
@@ -24,6 +26,8 @@ class SetKind(Enum):
 
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """How often a row comes out that the sides have so often."""
+        import numpy as np  # which the planner does without
+
         if self.intersects:
             count: np.ndarray = np.minimum(left, right)
         elif self.repeats:

@@ -8,14 +8,17 @@ preferred to going on, what would come behind it is left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the planner makes automata, and does without numpy
+    import numpy as np
+    import numpy.typing as npt
 
-Indices = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+    Indices = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -37,20 +40,20 @@ class Automaton:
     @cached_property
     def fan(self) -> Indices:
         """How many places follow on each, and on the start."""
-        return np.array([len(places) for places in (*self.follow, self.first)], np.int64)
+        return _indices(len(places) for places in (*self.follow, self.first))
 
     @cached_property
     def targets(self) -> Indices:
         """The places that follow, one after the other; those on a place begin at ``offsets``."""
-        return np.array([place for places in (*self.follow, self.first) for place in places], np.int64)
+        return _indices(place for places in (*self.follow, self.first) for place in places)
 
     @cached_property
     def offsets(self) -> Indices:
-        return np.cumsum(self.fan) - self.fan
+        return self.fan.cumsum() - self.fan
 
     @cached_property
     def may_end(self) -> Flags:
-        return np.array(self.ends, np.bool_)
+        return _indices(self.ends).astype(bool)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -60,11 +63,13 @@ class Automaton:
     @cached_property
     def variable_of(self) -> Indices:
         """The number of the variable of each place, among ``names``."""
-        return np.array([self.names.index(name) for name in self.variables], np.int64)
+        return _indices(self.names.index(name) for name in self.variables)
 
     @cached_property
     def reachable(self) -> Flags:
         """For each place and each variable whether a row behind the place may be mapped to it."""
+        import numpy as np
+
         behind = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
             behind[place, [self.variable_of[p] for p in self._behind(place)]] = True
@@ -97,3 +102,9 @@ class Automaton:
                 seen.add(reached)
                 waiting += self.follow[reached]
         return seen
+
+
+def _indices(values: Iterable[int]) -> Indices:
+    import numpy as np
+
+    return np.fromiter(values, np.int64)

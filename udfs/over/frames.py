@@ -7,10 +7,10 @@ row's own time included.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sqlstream.udfs.over.line import Bounds, Indices, Line
+if TYPE_CHECKING:  # the planner knows frames, and does without numpy
+    from sqlstream.udfs.over.line import Bounds, Indices, Line
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,18 @@ class Frame:
 
     def bounds(self, line: Line) -> Bounds:
         """The rows of the line that each row sees, within those of its key."""
-        return Bounds(self._start(line), self._stop(line))
+        return line.bounds(self._start(line), self._stop(line))
 
     def _start(self, line: Line) -> Indices:
         if self.start is None:
             return line.first
         if self.rows:
-            return np.clip(np.arange(len(line)) + self.start, line.first, line.end)
+            return line.moved(self.start)
         return line.first_peer if self.start == 0 else line.at(self.start, "left")
 
     def _stop(self, line: Line) -> Indices:
         if self.end is None:
             return line.end
         if self.rows:
-            return np.clip(np.arange(len(line)) + self.end + 1, line.first, line.end)
+            return line.moved(self.end + 1)
         return line.after_peers if self.end == 0 else line.at(self.end, "right")

@@ -83,6 +83,13 @@ class Line:
         starts = np.flatnonzero(self.begins_peers)
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
+    def moved(self, count: int) -> Indices:
+        """For each row the one so many rows behind it, at most one after the last of its key; negative: before."""
+        return np.clip(np.arange(len(self.key)) + count, self.first, self.end)
+
+    def bounds(self, start: Indices, stop: Indices) -> Bounds:
+        return Bounds(start, stop)
+
     def at(self, offset: int, side: str) -> Indices:
         """For each row the position, among the rows of its key, of the time ``offset`` after its own."""
         if len(self.key) == 0:

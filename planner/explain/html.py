@@ -1,0 +1,120 @@
+"""A plan as one page of HTML that needs nothing else: the tree, what each operator gives and keeps, lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from sqlstream.grammar.depth import with_room
+from sqlstream.planner.changes import Changes, changes_of
+from sqlstream.planner.explain.advice import advice, latency
+from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.text import properties_text
+from sqlstream.planner.keeping import kept
+from sqlstream.planner.lineage import lineage
+from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8886; --box: #8881; --strong: #0a7; --warn: #c60; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
+pre, code { font: 13px/1.5 ui-monospace, monospace; }
+pre { background: var(--box); padding: 1rem; border-radius: 6px; overflow-x: auto; white-space: pre-wrap; }
+table { border-collapse: collapse; } td, th { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top; }
+th { font-weight: 600; border-bottom: 1px solid var(--line); } td { border-bottom: 1px solid var(--box); }
+ul.plan, ul.plan ul { list-style: none; margin: 0; padding-left: 1.4rem; border-left: 1px solid var(--line); }
+ul.plan { padding-left: 0; border: 0; }
+ul.plan details { background: var(--box); border-radius: 6px; margin: .35rem 0; padding: .35rem .7rem; }
+ul.plan summary { cursor: pointer; overflow-wrap: anywhere; } summary b { color: var(--strong); }
+.small { opacity: .75; font-size: .85rem; } .warn { color: var(--warn); }
+"""
+
+
+@with_room
+def html_page(plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan") -> str:
+    """The page of an optimized plan, whose secrets are hidden already; ``text`` is its SQL."""
+    roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
+    sections = [
+        *([_section("Query", f"<pre>{escape(text.strip())}</pre>")] if text.strip() else []),
+        *(_section(_result_title(root), _result(root)) for root in roots),
+        _section("Plan", f'<ul class="plan">{_tree(changes_of(plan))}</ul>'),
+        _section("State", _state(plan)),
+        *([_section("Latency and advice", _list(said))] if (said := [*_said(plan)]) else []),
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    body = f"<h1>{escape(title)}</h1>{''.join(sections)}"
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _section(title: str, content: str) -> str:
+    return f"<h2>{escape(title)}</h2>{content}"
+
+
+def _result_title(root: Output | Insert) -> str:
+    return f'Rows of table "{root.table.name}"' if isinstance(root, Insert) else "Result"
+
+
+def _result(root: Output | Insert) -> str:
+    lines = zip(root.input.schema, lineage(root), strict=True)
+    rows = [(line.column, str(f.type), _not_null(f.nullable), _time(f.time), line.expression) for f, line in lines]
+    return _table(("column", "type", "", "time", "made of"), rows)
+
+
+def _tree(changes: Changes) -> str:
+    """One item per node, open where it is near the root, its inputs below it."""
+    inner = "".join(map(_tree, changes.inputs))
+    below = f"<ul>{inner}</ul>" if inner else ""
+    return f"<li><details><summary>{_summary(changes)}</summary>{_details(changes)}</details>{below}</li>"
+
+
+def _summary(changes: Changes) -> str:
+    name, parenthesis, rest = describe(changes.node).partition("(")
+    return f'<b>{escape(name)}</b>{escape(parenthesis + rest)} <span class="small">{escape(changes.text)}</span>'
+
+
+def _details(changes: Changes) -> str:
+    node = changes.node
+    fields = [(f.name, str(f.type), _not_null(f.nullable), _time(f.time)) for f in node.schema]
+    kept_rows = [f"keeps {one.what}, until {one.until or 'the end of the job'}" for one in kept(node)]
+    return f'<p class="small">{escape(properties_text(changes))}</p>{_list(kept_rows)}' + _table(
+        ("field", "type", "", "time"), fields
+    )
+
+
+def _state(plan: Node) -> str:
+    nodes = {id(node): node for node in plan.walk()}.values()
+    rows = [(describe(node), one.what, one.until) for node in nodes for one in kept(node)]
+    if not rows:
+        return "<p>No operator keeps state.</p>"
+    body = "".join(
+        f"<tr><td><code>{escape(operator)}</code></td><td>{escape(what)}</td><td>{_until(until)}</td></tr>"
+        for operator, what, until in rows
+    )
+    return f"<table><tr><th>operator</th><th>keeps</th><th>until</th></tr>{body}</table>"
+
+
+def _until(until: str | None) -> str:
+    return escape(until) if until is not None else '<span class="warn">nothing bounds it</span>'
+
+
+def _said(plan: Node) -> Iterator[str]:
+    yield from dict.fromkeys((*latency(plan), *advice(plan)))
+
+
+def _not_null(nullable: bool) -> str:
+    return "" if nullable else "NOT NULL"
+
+
+def _time(time: object) -> str:
+    return "" if time is None else str(getattr(time, "value", time))
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _list(items: Iterable[str]) -> str:
+    inner = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<ul>{inner}</ul>" if inner else ""

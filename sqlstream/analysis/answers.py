@@ -1,0 +1,204 @@
+"""What ``Planner`` answers: frozen data of texts, numbers and spans, which ``to_dict`` makes JSON of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from sqlstream.errors import Span
+from sqlstream.planner.nodes import Insert, Output, StatementSet
+
+
+class Answer:
+    """What answers have in common."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as values of JSON, without plans."""
+        shown = _shown(self)
+        assert isinstance(shown, dict)
+        return shown
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case tuple():
+            return [_shown(member) for member in value]
+    if is_dataclass(value):
+        return {f.name: _shown(getattr(value, f.name)) for f in fields(value) if f.metadata.get("shown", True)}
+    return value
+
+
+@dataclass(frozen=True)
+class Edit(Answer):
+    """``text`` in place of what stands at ``span``."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix(Answer):
+    """Edits that mend a problem, all of them together."""
+
+    title: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Problem(Answer):
+    """A mistake, or with ``warning`` what is allowed and hardly meant. ``span`` is None where the problem has no place
+    in the text: where it is in the text of a view, the detail names the view."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    detail: str | None = None
+    hint: str | None = None
+    warning: bool = False
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputColumn(Answer):
+    """A column of a result. ``time``: ``event time``, ``processing time`` or ``ingestion time`` for a time attribute.
+    ``sources`` are columns of tables, as ``table.column``, that are in ``expression``."""
+
+    name: str
+    type: str
+    nullable: bool
+    time: str | None = None
+    expression: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class Role(Enum):
+    """What a statement does with a table."""
+
+    READ = "read"
+    LOOKED_UP = "looked up"
+    WRITTEN = "written"
+    SIDE_OUTPUT = "side output"
+    VIEW = "view"
+    DEFINED = "defined"
+
+
+@dataclass(frozen=True)
+class TableUse(Answer):
+    """A table or view with the columns that the statement needs of it. ``spans``: where the text names it."""
+
+    name: str
+    role: Role
+    columns: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class FunctionUse(Answer):
+    """``kind``: ``scalar``, ``aggregate`` and so on. ``own``: one of the catalog, not a built-in one."""
+
+    name: str
+    kind: str
+    own: bool
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateNeed(Answer):
+    """What an operator keeps, ``until`` when. None: nothing bounds it but the number of keys or rows."""
+
+    operator: str
+    what: str
+    until: str | None
+
+
+@dataclass(frozen=True)
+class Parameter(Answer):
+    """``?`` is named by its number from 1 on, ``:day`` is ``day``. ``type`` is None where nothing around tells it."""
+
+    name: str
+    type: str | None
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class StatementAnalysis(Answer):
+    """What is known of one statement without running it.
+
+    ``kind`` is its first words (``SELECT``, ``INSERT INTO``, ``CREATE TABLE``). What is of queries and INSERTs is empty
+    for all others. ``changelog`` are the kinds of rows of the result (``I,UB,UA,D``), ``keys`` sets of columns whose
+    values no two current rows share, ``time`` its time attributes. ``runs_as`` is ``stream`` or ``batch``; only Spark
+    knows the columns of some batches. ``fingerprint`` is the same for queries that mean the same, as far as that shows.
+    """
+
+    kind: str
+    span: Span
+    problems: tuple[Problem, ...] = ()
+    columns: tuple[OutputColumn, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
+    changelog: str | None = None
+    bounded: bool | None = None
+    runs_as: str | None = None
+    tables: tuple[TableUse, ...] = ()
+    functions: tuple[FunctionUse, ...] = ()
+    state: tuple[StateNeed, ...] = ()
+    fingerprint: str | None = None
+    plan: Output | Insert | StatementSet | None = field(default=None, repr=False, metadata={"shown": False})
+
+    @property
+    def ok(self) -> bool:
+        """No mistakes; warnings do not count."""
+        return all(problem.warning for problem in self.problems)
+
+    @property
+    def time(self) -> tuple[OutputColumn, ...]:
+        return tuple(column for column in self.columns if column.time is not None)
+
+
+@dataclass(frozen=True)
+class Analysis(Answer):
+    """A text with its statements, in order, and the parameters that stand in it."""
+
+    text: str
+    statements: tuple[StatementAnalysis, ...]
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Those of all statements, in the order of the text."""
+        return tuple(problem for statement in self.statements for problem in statement.problems)
+
+    @property
+    def ok(self) -> bool:
+        return all(statement.ok for statement in self.statements)
+
+    def __iter__(self) -> Iterator[StatementAnalysis]:
+        return iter(self.statements)
+
+
+@dataclass(frozen=True)
+class Hover(Answer):
+    """``text`` says what stands at ``span``, in Markdown."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class Pushed(Answer):
+    """A rewritten query. ``sources``: table and condition of what its sources filter; ``above``: what stays above."""
+
+    text: str
+    sources: tuple[tuple[str, str], ...]
+    above: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Transpiled(Answer):
+    """A text in the words of another system, which mean the same there. ``notes`` say under which settings."""
+
+    text: str
+    notes: tuple[str, ...] = ()

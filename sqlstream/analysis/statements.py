@@ -1,0 +1,346 @@
+"""Statements of a text, each with all that can be known without running it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.analysis.answers import (
+    Analysis,
+    FunctionUse,
+    OutputColumn,
+    Problem,
+    Role,
+    StatementAnalysis,
+    StateNeed,
+    TableUse,
+)
+from sqlstream.analysis.fingerprints import fingerprint, fingerprint_of_text
+from sqlstream.analysis.fixes import problem_of
+from sqlstream.analysis.parameters import FilledText, filled
+from sqlstream.batch import runs_instead
+from sqlstream.batch.choosing import finished
+from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.walking import walk
+from sqlstream.planner.batch import resolve
+from sqlstream.planner.binder import bind_query, bind_statement
+from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.planner.functions.kinds import kind_of, spark_name
+from sqlstream.planner.functions.patterns import warnings_of
+from sqlstream.planner.keeping import FOR_EVER_HINT, kept
+from sqlstream.planner.lineage import lineage
+from sqlstream.planner.nodes import Field, Insert, Node, Output, StatementSet
+from sqlstream.planner.physical.state_facts import title_of
+from sqlstream.planner.properties import bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rules import optimize
+from sqlstream.plans import RULES, Root, bound_plan, emit_settings
+from sqlstream.statements.checking import check_statement
+from sqlstream.table_uses import looked_up_tables, read_columns, scanned_tables, side_tables
+from sqlstream.workspace import Workspace
+
+KEPT_FOR_EVER = "SS383"
+
+_READ_ONLY = (nodes.Query, nodes.Insert, nodes.StatementSet, nodes.Explain, nodes.Show, nodes.Describe)
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@with_room
+def analyzed(text: str, workspace: Workspace) -> Analysis:
+    """The analysis of a text, which leaves the workspace as it is."""
+    try:
+        filled_text = filled(text, workspace)
+    except SqlStreamError:
+        filled_text = FilledText(text)
+    written = tuple(parse_each(filled_text.text))
+    changes = any(one.statement is not None and not isinstance(one.statement, _READ_ONLY) for one in written)
+    scratch = workspace.copy() if changes else workspace
+    broken, statements = set[str](), list[StatementAnalysis]()
+    names = tuple(parameter.name for parameter in filled_text.parameters)
+    for one in written:
+        parses = one.statement is not None
+        statements.append(_of(one, scratch, filled_text, names, broken) if parses else _unparsed(one, filled_text))
+    if filled_text.parameters:
+        statements = [_placed(statement, filled_text) for statement in statements]
+    return Analysis(text, tuple(statements), filled_text.parameters)
+
+
+def _unparsed(one: Written, filled_text: FilledText) -> StatementAnalysis:
+    assert one.error is not None
+    words = filled_text.text[one.span.start : one.span.end].split(maxsplit=1)
+    problems = tuple(problem_of(d, filled_text.text) for d in one.error.diagnostics)
+    return StatementAnalysis(words[0].upper() if words else "", one.span, problems)
+
+
+def _of(
+    one: Written, scratch: Workspace, filled_text: FilledText, names: tuple[str, ...], broken: set[str]
+) -> StatementAnalysis:
+    """``broken`` are the messages about what a wrong CREATE would have defined, which brings no further mistakes."""
+    statement, text = one.statement, filled_text.text
+    assert statement is not None
+    plain = StatementAnalysis(kind_of_statement(statement), one.span)
+    defined = True
+    try:
+        if isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet):
+            plain = _planned(statement, scratch, plain, names)
+        else:
+            defined = check_statement(statement, scratch, text)
+            plain = _defined(statement, scratch, plain)
+        mistakes: tuple[Diagnostic, ...] = ()
+    except SqlStreamError as error:
+        mistakes = tuple(d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken))
+        defined = False
+    if not defined and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+        broken.add(f'"{statement.name}" does not exist'.casefold())
+    told = (problem_of(d, text) for d in (*mistakes, *warnings_of(statement)))
+    return replace(
+        plain,
+        problems=tuple(sorted((*told, *plain.problems), key=lambda p: p.span.start if p.span else one.span.end)),
+        tables=plain.tables or _named_tables(statement, scratch),
+        functions=_functions(statement, scratch),
+    )
+
+
+def kind_of_statement(statement: nodes.Statement) -> str:
+    """``SELECT``, ``INSERT INTO``, ``CREATE TABLE``."""
+    match statement:
+        case nodes.Query():
+            return "SELECT"
+        case nodes.Insert():
+            return "INSERT INTO"
+        case nodes.StatementSet():
+            return "EXECUTE STATEMENT SET"
+        case nodes.Drop():
+            return f"DROP {statement.kind}"
+        case nodes.Show():
+            return f"SHOW {statement.what}"
+    return " ".join(_WORDS.split(type(statement).__name__)).upper()
+
+
+# --- queries and INSERTs --------------------------------------------------------------------------------------
+
+_Planned = nodes.Query | nodes.Insert | nodes.StatementSet
+
+
+def _planned(
+    statement: _Planned, workspace: Workspace, plain: StatementAnalysis, names: tuple[str, ...]
+) -> StatementAnalysis:
+    try:
+        bound = bound_plan(statement, workspace)
+        plan = optimize(bound, RULES)
+    except SqlStreamError as error:
+        if isinstance(statement, nodes.StatementSet) or not runs_instead(statement, workspace, error):
+            raise
+        return _batch(statement, workspace, plain, names)
+    assert isinstance(plan, Root)
+    streams = isinstance(statement, nodes.StatementSet) or finished(plan, statement, workspace) is None
+    ends = bounded(plan)
+    state = tuple(_state(plan))
+    return replace(
+        plain,
+        problems=() if ends or not streams else tuple(_for_ever(state, plain.span)),
+        columns=_columns(plan, bound),
+        keys=_keys(plan),
+        changelog=changelog_text(changelog_mode(plan)),
+        bounded=ends,
+        runs_as="stream" if streams else "batch",
+        tables=tuple(_tables(plan, statement, workspace)),
+        state=state if streams else (),
+        fingerprint=fingerprint(plan, names),
+        plan=plan,
+    )
+
+
+def _batch(
+    statement: nodes.Query | nodes.Insert, workspace: Workspace, plain: StatementAnalysis, names: tuple[str, ...]
+) -> StatementAnalysis:
+    """Of a query that only Spark SQL runs the columns, where they are those without its order."""
+    read = resolve(statement.query, workspace.catalog, lambda table: table.name)
+    told = fingerprint_of_text(to_sql(node_of(read.query)), (one.table for one in read.inputs), names)
+    columns: tuple[OutputColumn, ...] = ()
+    tables: tuple[TableUse, ...] = ()
+    with suppress(SqlStreamError):
+        unordered = replace(statement, query=without_order(statement.query))
+        bound = bind_statement(unordered, workspace.catalog, emit_settings(workspace.settings))
+        plan = optimize(bound, RULES)
+        assert isinstance(plan, Root) and isinstance(bound, Root)
+        columns, tables = _columns(plan, bound), tuple(_tables(plan, statement, workspace))
+    return replace(
+        plain, columns=columns, tables=tables, bounded=True, runs_as="batch", changelog="I", fingerprint=told
+    )
+
+
+def without_order(query: exp.Expression) -> exp.Expression:
+    """The query with all rows, in no order."""
+    copy = query.copy()
+    for key in ("order", "limit", "offset", "sort", "distribute", "cluster"):
+        copy.set(key, None)
+    return copy
+
+
+def _columns(plan: Root, bound: Root) -> tuple[OutputColumn, ...]:
+    """Those of an optimized plan. The bound one tells of times that no window of this query needs, but others may."""
+    if isinstance(plan, StatementSet) or isinstance(bound, StatementSet):
+        return ()
+    fields = bound.input.schema
+    return tuple(
+        OutputColumn(line.column, str(f.type), f.nullable, _time(f), line.expression, line.sources)
+        for f, line in zip(fields, lineage(plan), strict=True)
+    )
+
+
+def _time(field: Field | Column) -> str | None:
+    return None if field.time is None else field.time.value
+
+
+def _keys(plan: Root) -> tuple[tuple[str, ...], ...]:
+    if isinstance(plan, StatementSet):
+        return ()
+    titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)
+    shown = {f.name: title for f, title in zip(plan.input.schema, titles, strict=True)}
+    keys = (sorted(shown[name] for name in key) for key in unique_keys(plan.input) if key <= shown.keys())
+    return tuple(sorted({tuple(key) for key in keys}, key=lambda key: (len(key), key)))
+
+
+def _state(plan: Node) -> Iterator[StateNeed]:
+    seen = {id(node): node for node in plan.walk()}
+    for node in seen.values():
+        for one in kept(node):
+            yield StateNeed(title_of(node)[1], one.what, one.until)
+
+
+def _for_ever(state: Iterable[StateNeed], span: Span) -> Iterator[Problem]:
+    for need in dict.fromkeys(state):
+        if need.until is None:
+            message = f"state without a bound: {need.operator} keeps {need.what} for ever"
+            yield Problem(KEPT_FOR_EVER, message, span, hint=FOR_EVER_HINT, warning=True)
+
+
+# --- definitions ----------------------------------------------------------------------------------------------
+
+
+def _defined(statement: nodes.Statement, scratch: Workspace, plain: StatementAnalysis) -> StatementAnalysis:
+    if not isinstance(statement, nodes.CreateTable | nodes.CreateView):
+        return plain
+    relation = scratch.catalog.relation(str(statement.name))
+    match relation:
+        case Table():
+            keys = (relation.primary_key,) if relation.primary_key else ()
+            columns = tuple(OutputColumn(c.name, str(c.type), c.nullable, _time(c)) for c in relation.columns)
+            changelog = changelog_text(relation.changelog)
+            return replace(plain, columns=columns, keys=keys, changelog=changelog, bounded=relation.bounded)
+        case View():
+            with suppress(SqlStreamError):
+                plan = bind_query(relation.query, scratch.catalog.within(relation.namespace))
+                titled = zip(relation.columns or plan.names, _columns(plan, plan), strict=True)
+                columns = tuple(replace(column, name=name) for name, column in titled)
+                changelog = changelog_text(changelog_mode(plan))
+                return replace(plain, columns=columns, changelog=changelog, bounded=bounded(plan))
+    return plain
+
+
+# --- what a statement names -----------------------------------------------------------------------------------
+
+
+def _named_tables(statement: nodes.Statement, workspace: Workspace) -> tuple[TableUse, ...]:
+    """Of statements without a plan: what they name and what they define."""
+    spans = _spans_of_tables(statement, workspace)
+    uses = [TableUse(name, role, (), tuple(at)) for (name, role), at in spans.items()]
+    name = getattr(statement, "name", None)
+    if isinstance(statement, nodes.CreateTable | nodes.CreateView) and isinstance(name, nodes.Name):
+        uses.append(TableUse(str(name), Role.DEFINED, (), (name.span,)))
+    return tuple(uses)
+
+
+def _tables(plan: Root, statement: _Planned, workspace: Workspace) -> Iterator[TableUse]:
+    spans = _spans_of_tables(statement, workspace)
+    needed = {table.name: columns for table, columns in read_columns(plan)}
+    looked_up = {table.name for table in looked_up_tables(plan)}
+    read = {table.name for table in scanned_tables(plan)}
+    for name, columns in needed.items():
+        for role, names in ((Role.READ, read), (Role.LOOKED_UP, looked_up)):
+            if name in names:
+                yield TableUse(name, role, columns, tuple(spans.get((name, Role.READ), ())))
+    yield from (TableUse(name, role, (), tuple(at)) for (name, role), at in spans.items() if role is Role.VIEW)
+    for written, at in _written(plan, statement):
+        yield TableUse(written.name, Role.WRITTEN, tuple(c.name for c in written.physical_columns), at)
+    for table in side_tables(plan):
+        yield TableUse(table.name, Role.SIDE_OUTPUT, tuple(c.name for c in table.physical_columns))
+
+
+def _written(plan: Root, statement: _Planned) -> Iterator[tuple[Table, tuple[Span, ...]]]:
+    match plan, statement:
+        case Insert(), nodes.Insert():
+            yield plan.table, (statement.target.span,)
+        case StatementSet(), nodes.StatementSet():
+            for table in plan.tables:
+                names = (insert.target for insert in statement.inserts)
+                yield table, tuple(n.span for n in names if n.parts[-1].casefold() == table.name.casefold())
+
+
+def _spans_of_tables(statement: nodes.Statement, workspace: Workspace) -> dict[tuple[str, Role], list[Span]]:
+    """The places of tables and views that the statement names itself, by name."""
+    places: dict[tuple[str, Role], list[Span]] = {}
+    expressions = [*walk(statement)]
+    ctes = {node.alias.casefold() for node in expressions if isinstance(node, exp.CTE)}
+    for table in expressions:
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            continue
+        name, span = ".".join(part.name for part in table.parts), span_of(table.this)
+        relation = None if name.casefold() in ctes else _relation(name, workspace)
+        if relation is not None and span is not None:
+            role = Role.VIEW if isinstance(relation, View) else Role.READ
+            places.setdefault((relation.name, role), []).append(span)
+    return places
+
+
+def _relation(name: str, workspace: Workspace) -> Table | View | None:
+    with suppress(SqlStreamError):
+        return workspace.catalog.relation(name)
+    return None
+
+
+def _functions(statement: nodes.Statement, workspace: Workspace) -> tuple[FunctionUse, ...]:
+    uses: dict[str, tuple[str, bool, list[Span]]] = {}
+    for call in walk(statement):
+        name = spark_name(call) if isinstance(call, exp.Func) else None
+        if name is None:
+            continue
+        own = workspace.catalog.function(name) if isinstance(call, exp.Anonymous) else None
+        kind = kind_of(name)
+        if own is None and kind is None:
+            continue
+        shown = own.kind.value if own is not None else kind.value if kind is not None else ""
+        span = name_span_of(call) or span_of(call)
+        uses.setdefault(name, (shown, own is not None, []))[2].extend([span] if span is not None else [])
+    return tuple(FunctionUse(name, kind, own, tuple(spans)) for name, (kind, own, spans) in uses.items())
+
+
+# --- parameters -----------------------------------------------------------------------------------------------
+
+
+def _placed(statement: StatementAnalysis, filled_text: FilledText) -> StatementAnalysis:
+    """The statement with its spans in the text with parameters. Fixes at places of parameters are left out."""
+
+    def back(span: Span) -> Span:
+        return filled_text.back(span)
+
+    def problem(one: Problem) -> Problem:
+        fixes = tuple(
+            replace(fix, edits=tuple(replace(edit, span=back(edit.span)) for edit in fix.edits)) for fix in one.fixes
+        )
+        return replace(one, span=one.span and back(one.span), fixes=fixes)
+
+    return replace(
+        statement,
+        span=back(statement.span),
+        problems=tuple(map(problem, statement.problems)),
+        tables=tuple(replace(use, spans=tuple(map(back, use.spans))) for use in statement.tables),
+        functions=tuple(replace(use, spans=tuple(map(back, use.spans))) for use in statement.functions),
+    )

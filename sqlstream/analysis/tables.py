@@ -1,0 +1,159 @@
+"""Catalogs of tables that a tool describes with dictionaries or in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlstream.catalogs.in_memory import InMemory
+from sqlstream.catalogs.store import Database, Entry, Kind, Stored
+from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.grammar.quoting import quote_name, quote_string
+
+WRONG_TABLE = "SS384"
+
+Described = Mapping[str, Any]
+"""Either the types of columns by name, or ``columns`` with these and what else a table has: ``watermark``,
+``primary_key``, ``options``, ``comment``. With ``query`` it is a view."""
+
+PLANNED = (("connector", "test"),)
+"""The options of tables that are only planned: they are read, written and have the changes that they declare."""
+
+_KEYS = frozenset({"columns", "watermark", "primary_key", "options", "comment", "query"})
+
+
+def tables_of_file(path: Path) -> Mapping[str, Described]:
+    """The tables of a JSON file: an object with tables by their names, or the same as ``tables``."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BindError(WRONG_TABLE, f'the file "{path}" of tables cannot be read: {error.strerror}') from error
+    except ValueError as error:
+        raise BindError(WRONG_TABLE, f'the file "{path}" of tables is no JSON: {error}') from error
+    tables = document.get("tables", document) if isinstance(document, dict) else None
+    if not isinstance(tables, dict):
+        raise BindError(WRONG_TABLE, f'the file "{path}" holds no object with tables by name')
+    return tables
+
+
+def create_text(name: str, described: Described) -> str:
+    """CREATE TABLE, or CREATE VIEW, of what a dictionary says. SS384."""
+    if not described or not hasattr(described, "keys"):
+        raise _wrong(name, "it is no dictionary of columns")
+    if "query" in described:
+        return f"CREATE VIEW {quote_name(name)} AS {described['query']}"
+    whole = isinstance(described.get("columns"), Mapping)
+    unknown = sorted(described.keys() - _KEYS) if whole else []
+    if unknown:
+        raise _wrong(name, f'there is no key "{unknown[0]}"; keys are {", ".join(sorted(_KEYS))}')
+    columns = described["columns"] if whole else described
+    more = described if whole else {}
+    elements = [*_columns(name, columns), *_constraints(more)]
+    options = dict(PLANNED) | {str(key): str(value) for key, value in more.get("options", {}).items()}
+    comment = f" COMMENT {quote_string(more['comment'])}" if more.get("comment") else ""
+    written = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options.items())
+    return f"CREATE TABLE {quote_name(name)} ({', '.join(elements)}){comment} WITH ({written})"
+
+
+def _columns(table: str, columns: Mapping[str, Any]) -> Iterator[str]:
+    for name, kind in columns.items():
+        if not isinstance(kind, str):
+            raise _wrong(table, f'the type of column "{name}" is no text')
+        yield f"{quote_name(name)} {kind}"
+
+
+def _constraints(more: Described) -> Iterator[str]:
+    """``watermark``: the column, or a pair of the column and an expression."""
+    watermark = more.get("watermark")
+    if watermark is not None:
+        column, expression = (watermark, quote_name(watermark)) if isinstance(watermark, str) else watermark
+        yield f"WATERMARK FOR {quote_name(column)} AS {expression}"
+    if more.get("primary_key"):
+        yield f"PRIMARY KEY ({', '.join(map(quote_name, more['primary_key']))}) NOT ENFORCED"
+
+
+def _wrong(name: str, detail: str) -> BindError:
+    hint = "Write {'t': {'id': 'BIGINT', 'at': 'TIMESTAMP(3)'}}, or {'t': {'columns': {…}, 'watermark': 'at'}}."
+    return BindError(WRONG_TABLE, f'table "{name}" is not described as one: {detail}', hint=hint)
+
+
+@dataclass
+class DescribedTables:
+    """Implements ``Store``: what dictionaries describe beside what is created, each table made when it is asked for, so
+    that a catalog of ten thousand costs what is used of it."""
+
+    tables: Mapping[str, Described]
+    created: InMemory
+    _names: dict[str, str] | None = None
+    _made: dict[str, Stored] = field(default_factory=dict)
+
+    @property
+    def _spelled(self) -> dict[str, str]:
+        """The names of tables that are described and not dropped, by their key."""
+        if self._names is None:
+            self._names = {name.casefold(): name for name in self.tables}
+        return self._names
+
+    @property
+    def default_database(self) -> str:
+        return self.created.default_database
+
+    @property
+    def refusal(self) -> str | None:
+        return self.created.refusal
+
+    @property
+    def keeps_text(self) -> bool:
+        return False
+
+    def databases(self) -> list[Database]:
+        return self.created.databases()
+
+    def put_database(self, database: Database) -> None:
+        self.created.put_database(database)
+
+    def drop_database(self, name: str) -> None:
+        self.created.drop_database(name)
+
+    def names(self, database: str, kind: Kind) -> list[str]:
+        described = self._spelled.values() if self._is_here(database, kind) else ()
+        return [*dict.fromkeys((*described, *self.created.names(database, kind)))]
+
+    def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
+        created = self.created.entry(database, kind, name)
+        if created is not None or not self._is_here(database, kind):
+            return created
+        spelled = self._spelled.get(name.casefold())
+        if spelled is None:
+            return None
+        if spelled not in self._made:
+            self._made[spelled] = _stored(spelled, self.tables[spelled])
+        return self._made[spelled]
+
+    def _is_here(self, database: str, kind: Kind) -> bool:
+        return kind == "relation" and database.casefold() == self.default_database.casefold()
+
+    def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        self.created.put(database, kind, entry, new=new)
+
+    def remove(self, database: str, kind: Kind, name: str) -> None:
+        self.created.remove(database, kind, name)
+        if self._is_here(database, kind) and name.casefold() in self._spelled:
+            self._names = {key: spelled for key, spelled in self._spelled.items() if key != name.casefold()}
+
+    def copy(self) -> DescribedTables:
+        return DescribedTables(self.tables, self.created.copy(), self._names, self._made)
+
+
+def _stored(name: str, described: Described) -> Stored:
+    text = create_text(name, described)
+    try:
+        (statement,) = parse_script(text)
+    except SqlStreamError as error:
+        raise error.with_source(text) from error.__cause__
+    assert isinstance(statement, nodes.CreateTable | nodes.CreateView)
+    return Stored(statement, text)

@@ -1,0 +1,100 @@
+"""What operators keep and until when, and pages that show it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from sqlstream.planner.explain.html import html_page
+from sqlstream.planner.keeping import kept
+from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.properties import keeps_state
+from sqlstream.planner.rules import optimize
+from tests.planner.corpus import corpus
+from tests.planner.plans import plan
+
+PLANS = [optimize(bound) for bound in corpus().values()]
+STATEFUL = {type(node): node for p in PLANS for node in p.walk() if keeps_state(node)}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_every_operator_with_state_says_what_it_keeps(kind):
+    assert kept.dispatch(kind) is not kept.dispatch(Node)
+    assert [*kept(STATEFUL[kind])]
+
+
+def test_operators_without_state_keep_nothing():
+    nodes = [node for p in PLANS for node in p.walk() if not keeps_state(node)]
+    assert nodes
+    assert not [one for node in nodes for one in kept(node)]
+
+
+def told(text):
+    return {(one.what, one.until) for node in optimize(plan(text)).walk() for one in kept(node)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT COUNT(*) FROM SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '1' MINUTE) "
+         "GROUP BY item, window_start, window_end",
+         {("the accumulators of open windows", "the watermark passes their end")}),
+        ("SELECT item, COUNT(*) FROM bids GROUP BY item COUNT WINDOW (5 ROWS)",
+         {("the accumulators of each key that no window has given back", None)}),
+        ("SELECT a.n FROM bids AS a JOIN bids AS b ON a.n = b.n AND a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts",
+         {("the rows of both sides", "the watermark passes the bounds within which a partner may come")}),
+        ("SELECT a.k FROM plain AS a JOIN plain AS b ON a.k = b.k",
+         {("the rows of the left side", None), ("the rows of the right side", None)}),
+        ("SELECT n, SUM(n) OVER (PARTITION BY item ORDER BY ts RANGE INTERVAL '1' MINUTE PRECEDING) FROM bids",
+         {("the rows of frames", "the watermark passes all frames that hold them")}),
+        ("SELECT n, SUM(n) OVER (PARTITION BY item ORDER BY ts) FROM bids",
+         {("rows that wait for their turn", "the watermark passes them"),
+          ("the last rows and totals of each key", None)}),
+        ("SELECT id FROM cdc", set()),
+        ("SELECT n FROM bids", set()),
+    ],
+)  # fmt: skip
+def test_what_bounds_state(text, expected):
+    assert told(text) == expected
+
+
+class Tags(HTMLParser):
+    """Keeps which tags are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        assert not [value for name, value in attrs if name in ("src", "href")], "a page needs nothing else"
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.parametrize("index", range(0, len(PLANS), 9))
+def test_every_plan_has_a_page(index):
+    root = PLANS[index]
+    assert isinstance(root, Output | Insert | StatementSet)
+    tags = Tags()
+    tags.feed(html_page(root))
+    assert tags.open == []
+    assert "Plan" in tags.text
+
+
+def test_a_page_shows_types_lineage_and_state_and_escapes():
+    text = "SELECT item AS `<b>`, COUNT(*) AS n FROM bids GROUP BY item"
+    root = optimize(plan(text))
+    assert isinstance(root, Output)
+    page = html_page(root, f"{text} -- <script>")
+    assert "<script>" not in page
+    assert "&lt;b&gt;" in page
+    assert "bids.item" in page
+    assert "nothing bounds it" in page

@@ -13,10 +13,18 @@ from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
-    from sqlstream.grammar.nodes import CreateTable, ExecutePlan, Insert, Query, Statement, StatementSet
+    from sqlstream.grammar.nodes import (
+        CreateMaterializedView,
+        CreateTable,
+        ExecutePlan,
+        Insert,
+        Query,
+        Statement,
+        StatementSet,
+    )
     from sqlstream.session import Session
 
-    Planned = Query | Insert | StatementSet | ExecutePlan | CreateTable
+    Planned = Query | Insert | StatementSet | ExecutePlan | CreateTable | CreateMaterializedView
 
 _EPILOG = """\b
 Definitions of the script are carried out in a scratch session, nothing runs. The stage spark asks Spark.

@@ -51,7 +51,7 @@ def told(text):
         ("SELECT n, SUM(n) OVER (PARTITION BY item ORDER BY ts) FROM bids",
          {("rows that wait for their turn", "the watermark passes them"),
           ("the last rows and totals of each key", None)}),
-        ("SELECT id FROM cdc", set()),
+        ("SELECT id FROM cdc", {("the last row of each key", None)}),
         ("SELECT n FROM bids", set()),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from functools import cached_property
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.changes import taken_by, why_inserts_only
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.keeping import Kept, kept
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
@@ -133,6 +134,11 @@ def _(node: CurrentWatermark) -> Meanings:
 @title_of.register
 def _(node: CurrentWatermark) -> tuple[str, str]:
     return "watermark", "CURRENT_WATERMARK"
+
+
+@kept.register
+def _(node: CurrentWatermark) -> Iterator[Kept]:
+    yield from ()
 
 
 @state_facts.register

@@ -15,6 +15,7 @@ from pyarrow import orc
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
+from sqlstream.results import Rows
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark
@@ -45,6 +46,12 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
     return result.fetchall()
 
 
+def described(session: Session, table: str) -> list[tuple[Any, ...]]:
+    result = session.sql(f"DESCRIBE {table}")
+    assert isinstance(result, Rows)
+    return result.fetchall()
+
+
 @pytest.fixture
 def session(spark) -> Iterator[Session]:
     with Session(spark) as own_session:
@@ -66,6 +73,14 @@ def test_a_null_fails_the_job_with_the_file_and_the_row(format: str, session: Se
     message = 'SS403: column "id" of table "t" is NOT NULL and got NULL in a row of file'
     assert f'{message} "{tmp_path}/in/ä 1.{format}": {{"id":null,"name":"b"}}' in str(caught.value)
     assert rows(session, "SELECT name FROM t") == [("a",), ("b",), ("c",)]
+
+
+def test_columns_of_the_primary_key_are_not_null(session: Session, tmp_path: Path) -> None:
+    write("json", tmp_path / "in" / "1.json")
+    declare(session, "json", tmp_path / "in", "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED")
+    assert ("id", "BIGINT", "FALSE") in [row[:3] for row in described(session, "t")]
+    with pytest.raises(ExecutionError, match='SS403: column "id" of table "t" is NOT NULL and got NULL'):
+        rows(session, "SELECT name, id FROM t")
 
 
 def test_the_exchange_that_reads_parquet_tells_the_row_and_the_job_goes_on(spark: Any, tmp_path: Path) -> None:

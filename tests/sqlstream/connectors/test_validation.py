@@ -95,9 +95,13 @@ def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str
     assert codes(files(make_table, format=name)) == ["SS350"]
 
 
-@pytest.mark.parametrize("key", ["scan__watermark__alignment__group", "sink__partition_commit__delay"])
-def test_options_of_the_dialect_that_come_later_are_not_executed(make_table, key: str) -> None:
-    assert codes(files(make_table, **{key: "10 s"})) == ["SS350"]
+def test_options_of_the_dialect_that_come_later_are_not_executed(make_table) -> None:
+    assert codes(files(make_table, sink__partition_commit__delay="10 s")) == ["SS350"]
+
+
+def test_options_without_effect_are_taken(make_table) -> None:
+    assert codes(files(make_table, scan__watermark__alignment__group="g")) == []
+    assert codes(files(make_table, scan__watermark__alignment__max_drift="far")) == ["SS504"]
 
 
 def test_kafka_is_told_how_messages_go_to_partitions(make_table) -> None:

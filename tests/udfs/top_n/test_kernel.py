@@ -35,10 +35,12 @@ def harness(
     number: str | None = None,
     ttl: int = 0,
     retracts: bool = False,
+    newest_first: bool = False,
     **options: Any,
 ) -> KernelHarness:
     schema = UPDATING if retracts else PLAIN
-    kernel = TopNKernel(schema, Ranking(("k",), order, function, first, last), ("k", "v", "id"), number, ttl)
+    ranking = Ranking(("k",), order, function, first, last, newest_first)
+    kernel = TopNKernel(schema, ranking, ("k", "v", "id"), number, ttl)
     return KernelHarness(kernel, schema, ["k"], **options)
 
 
@@ -68,6 +70,20 @@ def test_numbers_are_updated():
     assert came(kernel) == [("+I", "a", 1.0, 1, 1)]
     kernel.rows(rows(("+I", "a", 2.0, 2)))
     assert came(kernel) == [("-U", "a", 1.0, 1, 1), ("+U", "a", 2.0, 2, 1), ("+I", "a", 1.0, 1, 2)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_row_before_is_there_again_where_the_last_one_goes(restarts: bool) -> None:
+    kernel = harness(1, 1, order=(), newest_first=True, retracts=True, restarts=restarts)
+    for number in (1, 2, 3):
+        kernel.rows(rows(("+I", "a", 0.0, number), retracts=True))
+    assert came(kernel)[-1] == ("+U", "a", 0.0, 3)
+    kernel.rows(rows(("-D", "a", 0.0, 2), retracts=True))
+    assert came(kernel) == []
+    kernel.rows(rows(("-D", "a", 0.0, 3), retracts=True))
+    assert came(kernel) == [("-U", "a", 0.0, 3), ("+U", "a", 0.0, 1)]
+    kernel.rows(rows(("-D", "a", 0.0, 1), retracts=True))
+    assert came(kernel) == [("-D", "a", 0.0, 1)]
 
 
 def test_the_only_row_of_a_key_is_updated():

@@ -101,7 +101,7 @@ NOT_RUN = {
     ("examples/team/README.md", "pip install"): "an installation of its own; tests/test_docs.py makes one",
     ("examples/team/README.md", "sqlstream"): "tests/examples/test_team.py",
     ("examples/views/README.md", "pip install"): "a server; tests/sqlstream/views/test_serving.py checks the script",
-    ("examples/views/README.md", "python departures"): "psql; tests/sqlstream/views/test_serving.py has a server",
+    ("examples/views/README.md", "python3 departures"): "psql; tests/sqlstream/views/test_serving.py has a server",
     ("examples/windows/README.md", "python -m"): "tests/examples/test_windows.py",
 }
 """Blocks of shell and Python that no test runs as they are: what they need, or which test has them. All are checked."""
@@ -214,7 +214,7 @@ def test_sql_is_right(block, functions_of_pages):
 
 # --- shell ----------------------------------------------------------------------------------------------------
 
-_OUTSIDE = {"cat", "cd", "cp", "mkdir", "pip", "python3", "source", "spark-submit"}
+_OUTSIDE = {"cat", "cd", "cp", "mkdir", "pip", "psql", "python3", "source", "spark-submit"}
 """Programs that are not ours; ``.`` is ``source``."""
 
 

@@ -107,6 +107,9 @@ NOT_RUN = {
 """Blocks of shell and Python that no test runs as they are: what they need, or which test has them. All are checked."""
 
 RUN = {
+    ("README.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
+    ("docs/planner.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
+    ("docs/planner.md", "sqlstream explain"): "tests/sqlstream/analysis/test_examples.py",
     ("README.md", "pip install ."): "tests/test_docs.py",
     ("README.md", "import sqlstream"): "tests/test_docs.py",
     ("docs/quickstart.md", "mkdir bids"): "tests/test_docs.py",

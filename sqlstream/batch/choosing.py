@@ -54,8 +54,11 @@ class Batch:
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
-def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
-    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement."""
+def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -> Root | Batch:
+    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement.
+
+    ``finished``: with ``auto`` a batch is better wherever the statement can be one, for callers that read whole tables.
+    """
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
@@ -63,15 +66,16 @@ def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
             return plan_of(statement, workspace)
         case "batch":
             return _as_batch(statement, workspace)
-    return _as_needed(statement, workspace)
+    return _as_needed(statement, workspace, finished)
 
 
-def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
+def _as_needed(statement: Chosen, workspace: Workspace, finished: bool) -> Root | Batch:
     try:
         plan = plan_of(statement, workspace)
     except SqlStreamError as error:
         return _instead(statement, workspace, error)
-    return (_batch(statement, workspace)[0] or plan) if _is_better_finished(plan) else plan
+    better = finished or _is_better_finished(plan)
+    return (_batch(statement, workspace)[0] or plan) if better else plan
 
 
 def _is_better_finished(plan: Root) -> bool:

@@ -18,7 +18,7 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
     """Backticks where a name is not plain. A schema may have two parts, ``catalog.database``."""
 
     def __init__(self, dialect: Any, **kw: Any) -> None:
-        super().__init__(dialect, initial_quote="`", final_quote="`", **kw)
+        super().__init__(dialect, initial_quote="`", final_quote="`", escape_quote="`", **kw)
 
     def _requires_quotes(self, value: str) -> bool:
         return quote_name(value) != value or value.lower() != value
@@ -84,6 +84,9 @@ class SqlStreamCompiler(compiler.SQLCompiler):
 
     def visit_now_func(self, fn: Any, **kw: Any) -> str:
         return "CURRENT_TIMESTAMP()"
+
+    def returning_clause(self, stmt: Any, returning_cols: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no RETURNING: give each row its key")
 
     def visit_update(self, update_stmt: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream changes no rows: INSERT into a table with a PRIMARY KEY replaces them")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
-from IPython.display import display
+from IPython.display import DisplayHandle
 
 from sqlstream.arguments import named_parameters
 from sqlstream.errors import SqlStreamError
@@ -115,7 +115,8 @@ def _shown_live(query: Query, shown: int, seconds: float | None, *, whole: bool)
     columns = query.columns[1:] if query.is_updating else query.columns
     last = Rows(columns, query.types[1:] if query.is_updating else query.types)
     count = 0
-    handle = display(LiveTable(columns, [], "waiting for rows"), display_id=True)
+    handle = DisplayHandle()
+    handle.display(LiveTable(columns, [], "waiting for rows"))
     timer = None if seconds is None else Timer(seconds, query.stop)
     if timer is not None:
         timer.start()

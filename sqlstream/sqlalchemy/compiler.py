@@ -94,7 +94,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
     def visit_delete(self, delete_stmt: Any, *args: Any, **kw: Any) -> str:
         if delete_stmt._where_criteria:
             raise exc.CompileError("sqlstream deletes no single rows: delete() without where() removes all")
-        self.isdelete = True
+        super().visit_delete(delete_stmt, *args, **kw)  # which notes what is compiled
         return f"TRUNCATE TABLE {self.preparer.format_table(delete_stmt.table)}"
 
 

@@ -71,8 +71,16 @@ class SqlStreamDialect(Reflection):
         (schema.Table, {"with": None, "watermark": None, "partitioned_by": None})
     ]
 
-    def __init__(self, table_options: Mapping[str, str] | None = None, **kw: Any) -> None:
+    def __init__(
+        self,
+        table_options: Mapping[str, str] | None = None,
+        json_serializer: Any = None,
+        json_deserializer: Any = None,
+        **kw: Any,
+    ) -> None:
         super().__init__(**kw)
+        self._json_serializer = json_serializer
+        self._json_deserializer = json_deserializer
         self.table_options = dict(table_options or _IN_MEMORY)
         self._lock = Lock()
         self._session: Session | None = None

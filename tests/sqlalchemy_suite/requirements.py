@@ -22,7 +22,7 @@ OPEN = (
     "supports_bitwise_not", "supports_bitwise_or", "supports_bitwise_shift", "supports_bitwise_xor",
     "table_ddl_if_exists", "table_value_constructor", "temp_table_names", "temp_table_reflection", "temporary_tables",
     "temporary_views", "timestamp_microseconds", "tuple_in", "unicode_ddl", "uuid_data_type", "views",
-    "window_functions", "autocommit", "infinity_floats", "has_temp_table", "boolean_col_expressions",
+    "window_functions", "infinity_floats", "has_temp_table", "boolean_col_expressions",
     "ctes_with_values", "temp_table_comment_reflection",
 )  # fmt: skip
 """What SQLAlchemy asks each dialect about, and ours has."""
@@ -54,6 +54,7 @@ CLOSED = {
     "sane_multi_rowcount": "as above",
     "savepoints": "there are no transactions",
     "two_phase_transactions": "there are no transactions",
+    "autocommit": "it cannot be turned off",
     "isolation_level": "there are no transactions; the one level is AUTOCOMMIT",
 }
 

@@ -47,7 +47,17 @@ def test_limit_and_offset_stand_alone_or_together():
 
 
 def test_values_in_the_text_are_literals_of_the_dialect():
-    values = ["it's \\", 1.5, Decimal("2.50"), True, None, date(2024, 1, 2), datetime(2024, 1, 2, 3), b"\xff", timedelta(1)]
+    values = [
+        "it's \\",
+        1.5,
+        Decimal("2.50"),
+        True,
+        None,
+        date(2024, 1, 2),
+        datetime(2024, 1, 2, 3),
+        b"\xff",
+        timedelta(1),
+    ]
     text = in_text(sa.select(*(sa.literal(value) for value in values)))
     assert text == (
         r"SELECT 'it''s \\' AS anon_1, 1.5E0 AS anon_2, 2.50 AS anon_3, TRUE AS anon_4, NULL AS anon_5, "
@@ -179,4 +189,6 @@ def test_nothing_loads_sqlalchemy_but_its_room():
     import sys
 
     script = "import sqlstream, sqlstream.session, sqlstream.dbapi, sys; print('sqlalchemy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

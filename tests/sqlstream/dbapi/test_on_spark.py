@@ -26,7 +26,9 @@ SLOW = "SELECT COUNT(*) FROM range(100000000000) AS a"
 @pytest.fixture(scope="module")
 def connection(spark):
     with dbapi.connect(spark) as opened:
-        opened.cursor().execute(f"{NUMBERS}; {ENDLESS}; CREATE TABLE kept (a INT, b STRING) WITH ('connector' = 'memory')")
+        opened.cursor().execute(
+            f"{NUMBERS}; {ENDLESS}; CREATE TABLE kept (a INT, b STRING) WITH ('connector' = 'memory')"
+        )
         yield opened
 
 
@@ -109,7 +111,9 @@ def test_an_insert_that_ends_is_waited_for_and_can_be_read(cursor):
 
 
 def test_an_insert_without_an_end_is_a_job_in_the_background(connection, cursor):
-    cursor.execute("CREATE TABLE unread (n INT) WITH ('connector' = 'blackhole'); INSERT INTO unread SELECT n FROM endless")
+    cursor.execute(
+        "CREATE TABLE unread (n INT) WITH ('connector' = 'blackhole'); INSERT INTO unread SELECT n FROM endless"
+    )
     job = cursor.job
     assert cursor.rowcount == -1 and job.state.value == "RUNNING"
     with connection.cursor() as other:

@@ -121,7 +121,7 @@ def _shown_live(query: Query, shown: int, seconds: float | None, *, whole: bool)
     if timer is not None:
         timer.start()
     try:
-        for table, count in _tables(query, shown, whole):  # noqa: B007 — read below
+        for table, count in _tables(query, shown, whole):
             last = Rows.of_arrow(table)
             handle.update(_live(last, columns, shown, _about(count, query)))
     except KeyboardInterrupt:  # the kernel's way to end a cell

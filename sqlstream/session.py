@@ -122,7 +122,7 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def execute(self, statement: nodes.Statement, text: str = "", *, as_table: bool = False) -> Rows | Query | Job:
-        """Run one parsed statement; ``text`` is the script that its spans point into, ``as_table`` as of ``results``."""
+        """Run one parsed statement; ``text`` is the script of its spans, ``as_table`` as of ``results``."""
         self._require_open()
         match statement:
             case nodes.Query():

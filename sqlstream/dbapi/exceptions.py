@@ -75,13 +75,15 @@ class NotSupportedError(DatabaseError):
     """The statement is of the dialect, or of Flink's, and not executed; there are no transactions either."""
 
 
+_OF_VALUES = ("SS401", "SS402", "SS404", "SS430", "SS431", "SS445", "SS446", "SS448", "SS467", "SS469")
+_OF_CLOSED = ("SS481", "SS484", "SS485")
 _BY_CODE: dict[str, type[Error]] = {
-    **dict.fromkeys(("SS401", "SS402", "SS404", "SS430", "SS431", "SS445", "SS446", "SS448", "SS467", "SS469"), DataError),
+    **dict.fromkeys(_OF_VALUES, DataError),
+    **dict.fromkeys(_OF_CLOSED, InterfaceError),
     "SS403": IntegrityError,
     "SS464": InternalError,
     "SS480": ProgrammingError,
-    **dict.fromkeys(("SS481", "SS484", "SS485"), InterfaceError),
-}  # fmt: skip
+}
 
 _BY_CLASS: tuple[tuple[type[SqlStreamError], type[Error]], ...] = (
     (ParseError, ProgrammingError),

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from datetime import date as Date  # noqa: N812
-from datetime import datetime as Timestamp  # noqa: N812
-from datetime import time as Time  # noqa: N812
+from datetime import date, datetime
+from datetime import time as time_of_day
 
 from sqlstream.types import DataType
 
 _WORD = re.compile(r"\w+")
 
-Binary = bytes
+Date, Time, Timestamp, Binary = date, time_of_day, datetime, bytes
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,15 @@ ROWID = TypeObject("ROWID", frozenset())
 """No column is one."""
 
 
-def DateFromTicks(ticks: float) -> Date:  # noqa: N802
+def DateFromTicks(ticks: float) -> date:  # noqa: N802
     return Date(*time.localtime(ticks)[:3])
 
 
-def TimeFromTicks(ticks: float) -> Time:  # noqa: N802
+def TimeFromTicks(ticks: float) -> time_of_day:  # noqa: N802
     return Time(*time.localtime(ticks)[3:6])
 
 
-def TimestampFromTicks(ticks: float) -> Timestamp:  # noqa: N802
+def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
     return Timestamp(*time.localtime(ticks)[:6])
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.sql import sqltypes, type_api
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from sqlstream.planner.catalog import Column
-from sqlstream.types import DataType, parse_type
+from sqlstream.types import DataType
 
 
 class TINYINT(sqltypes.Integer):
@@ -25,7 +25,7 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
     native = True
 
     @classmethod
-    def adapt_emulated_to_native(cls, interval: Any, **kw: Any) -> INTERVAL:
+    def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:
         return cls()
 
 
@@ -110,8 +110,3 @@ def type_of_column(column: Column) -> TypeEngine[Any]:
         kind = sqltypes.CHAR if name == "CHAR" else sqltypes.VARCHAR
         return kind(int(length))
     return alchemy_type(column.type)
-
-
-def named_type(ddl: str) -> TypeEngine[Any]:
-    """That of a type code of the cursor."""
-    return alchemy_type(parse_type(ddl))

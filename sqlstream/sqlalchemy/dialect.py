@@ -18,9 +18,9 @@ from sqlstream.sqlalchemy.compiler import (
     SqlStreamCompiler,
     SqlStreamDDLCompiler,
     SqlStreamIdentifierPreparer,
-    SqlStreamTypeCompiler,
 )
 from sqlstream.sqlalchemy.reflection import Reflection
+from sqlstream.sqlalchemy.type_compiler import SqlStreamTypeCompiler
 from sqlstream.version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SqlStreamDialect(Reflection):
     statement_compiler = SqlStreamCompiler
     ddl_compiler = SqlStreamDDLCompiler
     type_compiler_cls = SqlStreamTypeCompiler
-    preparer = SqlStreamIdentifierPreparer
+    preparer: ClassVar[Any] = SqlStreamIdentifierPreparer
 
     supports_alter = False
     supports_comments = True
@@ -66,8 +66,8 @@ class SqlStreamDialect(Reflection):
     max_identifier_length = 255
     postfetch_lastrowid = False
 
-    colspecs: ClassVar[dict[Any, Any]] = {sqltypes.Interval: INTERVAL}
-    construct_arguments: ClassVar[list[tuple[Any, Mapping[str, Any]]]] = [
+    colspecs = {sqltypes.Interval: INTERVAL}  # noqa: RUF012 — SQLAlchemy declares no ClassVar
+    construct_arguments = [  # noqa: RUF012
         (schema.Table, {"with": None, "watermark": None, "partitioned_by": None})
     ]
 

@@ -18,7 +18,7 @@ ARGUMENTS = [
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of pytest. Its plugin of SQLAlchemy changes how tests are collected, so it has a process alone."""
+    """The exit status of pytest. Its plugin of SQLAlchemy changes how tests are collected, so it needs a process."""
     for name in ("sqlstream", "sqlstream.session"):
         registry.register(name, "sqlstream.sqlalchemy.dialect", "SqlStreamDialect")
     return pytest.main([*ARGUMENTS, *arguments])

@@ -16,7 +16,6 @@ from sqlstream.sqlalchemy import dialect
 from sqlstream.testing.spark import LocalSession
 
 
-
 class _Server(LocalSession):
     """One for all engines, as a database server is."""
 
@@ -36,15 +35,15 @@ def _left_out(element: Any, compiler: Any, **kw: Any) -> None:
     """The dialect refuses them; tables of the suite have them beside what is tested."""
 
 
-SchemaGenerator.visit_index = lambda self, index, create_ok=False: None  # type: ignore[assignment, misc]
+SchemaGenerator.visit_index = lambda self, index, create_ok=False: None  # type: ignore[method-assign, misc]
 
 
-@temp_table_keyword_args.for_db("sqlstream")  # type: ignore[misc]
+@temp_table_keyword_args.for_db("sqlstream")
 def _temporary(cfg: Any, eng: Any) -> dict[str, Any]:
     return {"prefixes": ["TEMPORARY"]}
 
 
-class CTETest(_CTETest):
+class CTETest(_CTETest):  # type: ignore[no-redef]
     """Its table without a foreign key, from which a column has its type there."""
 
     @classmethod

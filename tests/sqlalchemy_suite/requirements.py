@@ -6,6 +6,7 @@ closes by itself, and are not named, are about what only other databases have.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy.testing import exclusions
@@ -67,7 +68,11 @@ def _holds(self: Requirements) -> Any:
     return exclusions.open()
 
 
+def _closed(why: str) -> Callable[[Requirements], Any]:
+    return lambda self: exclusions.skip_if(lambda: True, why)
+
+
 for _name in OPEN:
     setattr(Requirements, _name, property(_holds))
 for _name, _why in CLOSED.items():
-    setattr(Requirements, _name, property(lambda self, why=_why: exclusions.skip_if(lambda: True, why)))
+    setattr(Requirements, _name, property(_closed(_why)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -21,13 +23,14 @@ CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = 
 @pytest.fixture(scope="module")
 def shell(spark, tmp_path_factory):
     made = InteractiveShell.instance(ipython_dir=str(tmp_path_factory.mktemp("ipython")))
-    made.history_manager.enabled = False
+    history: Any = made.history_manager
+    history.enabled = False
     made.run_line_magic("load_ext", "sqlstream.notebook")
     with sqlstream.connect(spark) as session:
         made.user_ns["session"] = session
         session.sql(DEFINITIONS)
         yield made
-    made.history_manager.end_session()
+    history.end_session()
     InteractiveShell.clear_instance()
 
 

@@ -91,8 +91,9 @@ def test_tables_are_created_with_the_options_of_their_connector():
         sqlstream_watermark=("at", "at - INTERVAL '5' SECOND"),
     )  # fmt: skip
     assert compiled(CreateTable(table)) == (
-        r"CREATE TABLE trades ( id BIGINT NOT NULL, at TIMESTAMP_LTZ NOT NULL COMMENT 'it''s when', tags ARRAY<STRING>, "
-        "more MAP<STRING, STRUCT<`a b`: INT, c: DATE>>, twice AS id * 2, PRIMARY KEY (id) NOT ENFORCED, "
+        r"CREATE TABLE trades ( id BIGINT NOT NULL, at TIMESTAMP_LTZ NOT NULL COMMENT 'it''s when', "
+        "tags ARRAY<STRING>, more MAP<STRING, STRUCT<`a b`: INT, c: DATE>>, twice AS id * 2, "
+        "PRIMARY KEY (id) NOT ENFORCED, "
         "WATERMARK FOR at AS at - INTERVAL '5' SECOND ) COMMENT 'what was sold' "
         "WITH ('connector' = 'filesystem', 'path' = '/data', 'format' = 'json')"
     )

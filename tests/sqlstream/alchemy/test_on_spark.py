@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -43,13 +44,14 @@ def sales(engine):
 def test_values_of_every_type_go_there_and_back(engine):
     values = {
         "b": True, "i": 1, "big": 2**40, "f": 1.5, "d": Decimal("1.25"), "s": "it's \\ ?", "bin": b"\0\xff",
-        "day": date(2024, 1, 31), "at": datetime(2024, 1, 31, 12, 0, 0, 5), "instant": datetime(2024, 1, 31, tzinfo=UTC),
+        "day": date(2024, 1, 31), "at": datetime(2024, 1, 31, 12, 0, 0, 5),
+        "instant": datetime(2024, 1, 31, tzinfo=UTC),
         "clock": time(12, 30), "tags": ["a", None], "more": {"k": 1}, "both": {"x": 1, "y": "z"}, "j": {"a": [1, None]},
     }  # fmt: skip
-    types = {
+    types: dict[str, Any] = {
         "b": sa.Boolean, "i": sa.Integer, "big": sa.BigInteger, "f": sa.Float, "d": sa.Numeric(10, 2), "s": sa.String,
-        "bin": sa.LargeBinary, "day": sa.Date, "at": sa.DateTime, "instant": sa.DateTime(timezone=True), "clock": sa.Time,
-        "tags": sa.ARRAY(sa.String), "more": MAP(sa.String, sa.Integer),
+        "bin": sa.LargeBinary, "day": sa.Date, "at": sa.DateTime, "instant": sa.DateTime(timezone=True),
+        "clock": sa.Time, "tags": sa.ARRAY(sa.String), "more": MAP(sa.String, sa.Integer),
         "both": STRUCT({"x": sa.Integer, "y": sa.String}), "j": sa.JSON,
     }  # fmt: skip
     given = {name: value for name, value in values.items() if name != "both"}  # no value of Python is a STRUCT
@@ -58,7 +60,7 @@ def test_values_of_every_type_go_there_and_back(engine):
     with engine.begin() as connection:
         connection.execute(sa.insert(table).values(given))
         assert connection.execute(sa.select(table)).mappings().one() == given
-        both = sa.type_coerce(sa.literal_column("named_struct('x', 1, 'y', 'z')"), types["both"])
+        both: Any = sa.type_coerce(sa.literal_column("named_struct('x', 1, 'y', 'z')"), types["both"])
         assert connection.scalar(sa.select(both)) == values["both"]
         assert connection.scalar(sa.select(sa.literal(timedelta(hours=1), sa.Interval))) == timedelta(hours=1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import NoSuchTableError
@@ -63,8 +65,8 @@ def test_columns_have_types_comments_and_keys(inspector):
     columns = {column["name"]: column for column in inspector.get_columns("orders")}
     types = {name: str(column["type"].compile(inspector.dialect)) for name, column in columns.items()}
     assert types == {
-        "id": "BIGINT", "name": "VARCHAR(10)", "price": "DECIMAL(10, 2)", "ts": "TIMESTAMP_LTZ", "tags": "ARRAY<STRING>",
-        "more": "MAP<STRING, INT>", "twice": "BIGINT",
+        "id": "BIGINT", "name": "VARCHAR(10)", "price": "DECIMAL(10, 2)", "ts": "TIMESTAMP_LTZ",
+        "tags": "ARRAY<STRING>", "more": "MAP<STRING, INT>", "twice": "BIGINT",
     }  # fmt: skip
     assert isinstance(columns["more"]["type"], MAP)
     assert [name for name, column in columns.items() if not column["nullable"]] == ["id", "name"]
@@ -98,7 +100,7 @@ def test_tables_are_loaded_with_their_options_and_without_their_secrets(engine):
     stock = sa.Table("stock", sa.MetaData(), schema="shop.eu", autoload_with=engine)
     options = stock.dialect_options["sqlstream"]["with"]
     assert options["connector"] == "postgres" and "secret" not in str(options)
-    assert str(sa.select(stock).compile(engine)).split() == "SELECT shop.eu.stock.n FROM shop.eu.stock".split()
+    assert str(sa.select(stock).compile(engine)).split() == ["SELECT", "shop.eu.stock.n", "FROM", "shop.eu.stock"]
 
 
 def test_connections_of_an_engine_see_the_same_and_the_last_one_ends_it(tmp_path):
@@ -106,9 +108,10 @@ def test_connections_of_an_engine_see_the_same_and_the_last_one_ends_it(tmp_path
     engine = sa.create_engine(f"sqlstream:///{tmp_path}?database=default&parallelism.default=3")
     with engine.connect() as first, engine.connect() as second:
         first.exec_driver_sql("CREATE TABLE t (a INT) WITH ('connector' = 'memory')")
-        assert second.exec_driver_sql("SHOW TABLES").fetchall() == [("t",)]
-        session = first.connection.dbapi_connection.session
-        assert session is second.connection.dbapi_connection.session
+        assert [*second.exec_driver_sql("SHOW TABLES").scalars()] == ["t"]
+        raw: list[Any] = [each.connection.dbapi_connection for each in (first, second)]
+        session = raw[0].session
+        assert session is raw[1].session
         assert session.workspace.settings["parallelism.default"] == 3
         assert session.workspace.catalog.current == ("shop", "default")
         assert first.get_isolation_level() == "AUTOCOMMIT"
@@ -122,4 +125,4 @@ def test_connections_of_an_engine_see_the_same_and_the_last_one_ends_it(tmp_path
 def test_errors_are_those_of_sqlalchemy_around_ours(engine):
     with engine.connect() as connection, pytest.raises(sa.exc.ProgrammingError, match="SS202") as error:
         connection.execute(sa.text("DESCRIBE nothing"))
-    assert error.value.orig.code == "SS202"
+    assert getattr(error.value.orig, "code", None) == "SS202"

@@ -27,7 +27,7 @@ class TestCompliance(dbapi20.DatabaseAPI20Test):  # type: ignore[misc] # ships n
         """A session of its own for each test, so that tables need not be dropped."""
         type(self).connect_kw_args = {"spark": spark}
 
-    def tearDown(self) -> None:  # noqa: N802
+    def tearDown(self) -> None:
         """Nothing outlives the connection of a test."""
 
     def test_non_idempotent_close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from threading import Thread
+from threading import Thread, Timer
 from time import monotonic, sleep
 
 import pyarrow as pa
@@ -141,7 +141,7 @@ def test_cancel_ends_a_query_from_another_thread(connection, cursor):
 
 def test_cancel_ends_an_insert_and_what_waits_for_rows(connection, cursor):
     cursor.execute("SELECT n FROM endless WHERE n IS NULL")
-    canceller = Thread(target=lambda: (sleep(0.1), cursor.cancel()))
+    canceller = Timer(0.1, cursor.cancel)
     canceller.start()
     with pytest.raises(dbapi.OperationalError) as error:
         cursor.fetchone()
@@ -153,11 +153,11 @@ def test_cancel_ends_an_insert_and_what_waits_for_rows(connection, cursor):
         soon(lambda: {run.id for run in connection.session.running} - before)
         cursor.cancel()
 
-    canceller = Thread(target=cancel)
-    canceller.start()
+    thread = Thread(target=cancel)
+    thread.start()
     with pytest.raises(dbapi.OperationalError):
         cursor.execute("INSERT INTO kept SELECT COUNT(*), 'x' FROM range(100000000000)")
-    canceller.join()
+    thread.join()
     assert cursor.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from sqlstream.types import parse_type
 
 
 @pytest.fixture
-def cursor():
+def cursor() -> Iterator[Any]:
     with dbapi.connect() as connection:
         yield connection.cursor()
 
@@ -154,7 +156,8 @@ def test_a_connection_over_a_session_leaves_it_open():
 
 def test_settings_and_projects_hold(tmp_path):
     (tmp_path / "sqlstream.toml").write_text(
-        '[settings]\n"table.local-time-zone" = "UTC"\n[profiles.test.settings]\n"table.local-time-zone" = "Asia/Tokyo"\n'
+        '[settings]\n"table.local-time-zone" = "UTC"\n'
+        '[profiles.test.settings]\n"table.local-time-zone" = "Asia/Tokyo"\n'
     )
     for profile, zone in ((None, "UTC"), ("test", "Asia/Tokyo")):
         with dbapi.connect(project=tmp_path, profile=profile, settings={"parallelism.default": "3"}) as connection:

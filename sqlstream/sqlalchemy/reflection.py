@@ -69,6 +69,7 @@ class Reflection(default.DefaultDialect):
                 for database in mount.store.databases()
             ]
 
+    @reflection.cache
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
         with _session(connection) as session:
             try:
@@ -187,4 +188,4 @@ def _column(column: Column, table: Table) -> dict[str, Any]:
 
 def _plain_column(name: str, type_: Any) -> dict[str, Any]:
     known = NullType() if type_ is None else type_
-    return {"name": name, "type": known, "nullable": True, "default": None, "comment": None, "autoincrement": False}
+    return {"name": name, "type": known, "nullable": True, "default": None, "comment": None}

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy.dialects import registry
 
+from tests.sqlalchemy_suite.requirements import EXCLUDED
+
 FOLDER = Path(__file__).parent
+FILE = FOLDER / "dialect_suite.py"
 
 ARGUMENTS = [
     "-p", "sqlalchemy.testing.plugin.pytestplugin", "-p", "no:sqlstream.testing.plugin", "-p", "no:cacheprovider",
     "-c", str(FOLDER / "setup.cfg"), "--rootdir", str(FOLDER), "--dburi", "sqlstream://", "--maxfail", "1000",
-    "--requirements", "tests.sqlalchemy_suite.requirements:Requirements", str(FOLDER / "dialect_suite.py"),
+    "--requirements", "tests.sqlalchemy_suite.requirements:Requirements", str(FILE),
 ]  # fmt: skip
 
 
@@ -21,7 +24,8 @@ def main(arguments: list[str]) -> int:
     """The exit status of pytest. Its plugin of SQLAlchemy changes how tests are collected, so it needs a process."""
     for name in ("sqlstream", "sqlstream.session"):
         registry.register(name, "sqlstream.sqlalchemy.dialect", "SqlStreamDialect")
-    return pytest.main([*ARGUMENTS, *arguments])
+    excluded = [f"--deselect={FILE.name}::{test}" for test in EXCLUDED]
+    return pytest.main([*ARGUMENTS, *excluded, *arguments])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -28,6 +28,10 @@ test-fast: $(READY) ## the tests that need no Spark
 
 test-peers: java $(READY) ## every case of other engines' test suites, of which `test` runs a part
 	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest tests/test_peers.py
+
+test-dbapi: java $(READY) ## DB-API's compliance tests and SQLAlchemy's suite for dialects, whole: a quarter of an hour
+	@$(BIN)/python -m pytest tests/sqlstream/dbapi tests/sqlstream/alchemy
+	@$(BIN)/python -m tests.sqlalchemy_suite -q
 
 lint: $(READY) ## ruff and codespell
 	@$(BIN)/ruff check .

@@ -180,13 +180,13 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int
     return "\n".join(line.rstrip() for line in (lines[0], rule, *lines[1:], _count(len(rows), shown)))
 
 
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
     """The same for notebooks."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:SHOWN]
+        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:shown]
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{_count(len(rows), SHOWN)}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{_count(len(rows), shown)}</p>"
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
+from sqlstream.batch.explaining import explained_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
@@ -23,7 +24,7 @@ from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
-from sqlstream.results import Rows, columns_of, key_of
+from sqlstream.results import Columns, Rows, columns_of, key_of
 from sqlstream.runner import Runner
 from sqlstream.settings import without_effect
 from sqlstream.statements.checking import check_script, script_warnings
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from sqlglot import exp
 
+    from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
     from sqlstream.statements.job_statements import ControlledJob
     from sqlstream.views.keeping import Views, ViewStatus
@@ -107,31 +109,42 @@ class Session:
         DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it runs; for INSERT
         and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
         """
+        *_, last = self.results(text, args)
+        return last
+
+    def results(
+        self, text: str, args: Arguments | None = None, *, as_table: bool = False
+    ) -> Iterator[Rows | Query | Job]:
+        """Run a script and give what each statement returns, one by one as they are asked for.
+
+        ``as_table`` is for callers that read tables rather than streams: a query over finished data is one query of
+        Spark SQL wherever it can be, and no job is waited for, whatever 'table.dml-sync' says.
+        """
         text = text if args is None else with_arguments(text, args)
         try:
             statements = parse_script(text)
             _require_statements(statements)
             for warning in script_warnings(text):
-                warnings.warn(warning.render(), SqlStreamWarning, stacklevel=2)
-            results = [self.execute(statement, text) for statement in statements]
+                warnings.warn(warning.render(), SqlStreamWarning, stacklevel=3)
+            for statement in statements:
+                yield self.execute(statement, text, as_table=as_table)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
-        return results[-1]
 
-    def execute(self, statement: nodes.Statement, text: str = "") -> Rows | Query | Job:
-        """Run one parsed statement; ``text`` is the script that its spans point into."""
+    def execute(self, statement: nodes.Statement, text: str = "", *, as_table: bool = False) -> Rows | Query | Job:
+        """Run one parsed statement; ``text`` is the script of its spans, ``as_table`` as of ``results``."""
         self._require_open()
         match statement:
             case nodes.Query():
-                return self._query(statement, text)
+                return self._query(statement, text, finished=as_table)
             case nodes.Insert() | nodes.StatementSet():
-                return self._insert(statement, text)
+                return self._insert(statement, text, wait=not as_table)
             case nodes.CreateTable() if statement.query is not None:
-                return self._create_as(statement, text)
+                return self._create_as(statement, text, wait=not as_table)
             case nodes.CompilePlan() | nodes.ExecutePlan():
-                return self._plan_in_file(statement)
+                return self._plan_in_file(statement, wait=not as_table)
             case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
-                return self._done_at_once(statement)
+                return self._done_at_once(statement, as_table)
         if isinstance(statement, nodes.CreateMaterializedView | nodes.AlterMaterializedView):
             return self.views.execute(statement, text, self.workspace) or OK
         if is_job_statement(statement):
@@ -140,10 +153,13 @@ class Session:
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace, self._status_of)
 
-    def _done_at_once(self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest) -> Rows:
+    def _done_at_once(
+        self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest, as_table: bool
+    ) -> Rows:
         match statement:
             case nodes.Explain():
-                lines = self._explained(statement, says_way=True).splitlines()
+                batch = self._explained_table(statement) if as_table else None
+                lines = (batch or self._explained(statement, says_way=True)).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
             case nodes.Set():
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
@@ -200,6 +216,23 @@ class Session:
         """What a script says that is allowed and hardly meant. ``sql`` gives them to Python's ``warnings``."""
         return script_warnings(text)
 
+    def columns_of(self, text: str) -> Columns:
+        """Names and types of the columns of one query, without the kinds of rows that updating ones begin with. Spark
+        starts where it alone knows them."""
+        self._require_open()
+        try:
+            statement = _only(text)
+            if not isinstance(statement, nodes.Query):
+                raise BindError(NO_STATEMENT, "only a query has columns", statement.span)
+            plan = chosen(statement, self.workspace)
+            if isinstance(plan, Batch):
+                with self._batches.analyzed(plan, self.workspace) as analyzed:
+                    return analyzed.columns
+            assert isinstance(plan, Output)
+            return tuple((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True))
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+
     def register_function(self, name: str, function: Callable[..., object] | type) -> None:
         """Make a Python function or class callable in SQL as ``name``, in place of another of that name."""
         target = f"{function.__module__}:{function.__qualname__}"
@@ -240,6 +273,11 @@ class Session:
     def jobs(self) -> tuple[Job, ...]:
         """The jobs and queries started in this session, in order."""
         return tuple(self._runner.jobs)
+
+    @property
+    def running(self) -> tuple[BatchRun | Job, ...]:
+        """What runs now: queries over finished data, and jobs."""
+        return (*self._batches.running, *(job for job in self._runner.jobs if job.state.value == "RUNNING"))
 
     @property
     def master(self) -> str | None:
@@ -338,18 +376,31 @@ class Session:
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
 
-    def _plan_in_file(self, statement: nodes.CompilePlan | nodes.ExecutePlan) -> Rows | Job:
+    def _explained_table(self, statement: nodes.Explain) -> str | None:
+        """The batch as which a query runs for who reads tables, where it is one."""
+        query = statement.statement
+        if statement.more or statement.stage not in ("OPTIMIZED", "PHYSICAL", "SPARK") or statement.format == "MERMAID":
+            return None
+        plan = chosen(query, self.workspace, finished=True) if isinstance(query, nodes.Query) else None
+        return explained_batch(plan, statement, self.workspace, self._batches) if isinstance(plan, Batch) else None
+
+    def _plan_in_file(self, statement: nodes.CompilePlan | nodes.ExecutePlan, *, wait: bool) -> Rows | Job:
         if isinstance(statement, nodes.CompilePlan):
             compile_plan(statement, self.workspace)
             if not statement.execute:
                 return OK
         compiled, workspace = compiled_plan(statement.path, self.workspace, statement.span)
-        return self._insert(compiled, to_sql(compiled), workspace)
+        return self._insert(compiled, to_sql(compiled), workspace, wait=wait)
 
     def _insert(
-        self, statement: nodes.Insert | nodes.StatementSet, text: str, workspace: Workspace | None = None
+        self,
+        statement: nodes.Insert | nodes.StatementSet,
+        text: str,
+        workspace: Workspace | None = None,
+        *,
+        wait: bool,
     ) -> Job:
-        """``workspace``: other definitions and settings than the session's."""
+        """``workspace``: other definitions and settings than the session's; ``wait`` as 'table.dml-sync' says."""
         workspace = workspace or self.workspace
         plan = planned(statement, workspace)
         replaced = overwritten_table(statement, workspace.catalog)
@@ -360,7 +411,7 @@ class Session:
             assert not isinstance(plan, Output)
             self._truncate(replaced)
             job = self._runner.start(plan, workspace, to_sql(statement))
-        if workspace.settings["table.dml-sync"]:
+        if wait and workspace.settings["table.dml-sync"]:
             job.wait()
         return job
 
@@ -376,7 +427,7 @@ class Session:
         assert truncate is not None, table.connector
         truncate(self._runner.folders.root, table)
 
-    def _create_as(self, statement: nodes.CreateTable, text: str) -> Job | Rows:
+    def _create_as(self, statement: nodes.CreateTable, text: str, *, wait: bool) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
         path = catalog.path(statement.name)
@@ -387,7 +438,8 @@ class Session:
         for before in replaced:
             self._forget_rows(statement, before, table)
         try:
-            return self._insert(nodes.Insert(statement.name, statement.query, columns, span=statement.span), text)
+            insert = nodes.Insert(statement.name, statement.query, columns, span=statement.span)
+            return self._insert(insert, text, wait=wait)
         except SqlStreamError:
             catalog.drop("TABLE", statement.name)
             if replaced and entry is not None:
@@ -403,8 +455,8 @@ class Session:
         with self._batches.analyzed(plan, self.workspace) as analyzed:
             return table_of_columns(statement, analyzed.columns, self.workspace)
 
-    def _query(self, statement: nodes.Query, text: str) -> Query:
-        plan = chosen(statement, self.workspace)
+    def _query(self, statement: nodes.Query, text: str, *, finished: bool) -> Query:
+        plan = chosen(statement, self.workspace, finished=finished)
         self._reach(plan)
         if isinstance(plan, Batch):
             run, columns = self._batches.start(plan, self.workspace, text)

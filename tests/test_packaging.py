@@ -80,6 +80,7 @@ def test_wheel_names_command_dialect_and_plugin(wheel):
     assert "sqlstream = sqlstream.cli:main" in text
     assert "sqlstream = sqlstream.grammar.dialect:SqlStream" in text
     assert "sqlstream.testing.plugin = sqlstream.testing.plugin" in text
+    assert "sqlstream = sqlstream.sqlalchemy.dialect:SqlStreamDialect" in text
 
 
 def test_wheel_states_version_licence_and_extras(wheel):
@@ -88,7 +89,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
     with zipfile.ZipFile(wheel) as files:
         (name,) = [n for n in files.namelist() if n.endswith("/METADATA")]
         stated = Parser().parsestr(files.read(name).decode())
-    extras = {"examples", "postgres", "duckdb", "redis", "http", "dev"}
+    extras = {"examples", "postgres", "duckdb", "redis", "http", "sqlalchemy", "notebook", "dev"}
     assert stated["Version"] == sqlstream.__version__
     assert stated["License-Expression"] == "Apache-2.0"
     assert set(stated.get_all("Provides-Extra", [])) == extras

@@ -23,7 +23,7 @@ from sqlstream.analysis.fingerprints import fingerprint, fingerprint_of_text
 from sqlstream.analysis.fixes import problem_of
 from sqlstream.analysis.parameters import FilledText, filled
 from sqlstream.batch import runs_instead
-from sqlstream.batch.choosing import finished
+from sqlstream.batch.choosing import batch_in_place_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
@@ -139,7 +139,7 @@ def _planned(
             raise
         return _batch(statement, workspace, plain, names)
     assert isinstance(plan, Root)
-    streams = isinstance(statement, nodes.StatementSet) or finished(plan, statement, workspace) is None
+    streams = isinstance(statement, nodes.StatementSet) or batch_in_place_of(plan, statement, workspace) is None
     ends = bounded(plan)
     state = tuple(_state(plan))
     return replace(

@@ -56,8 +56,11 @@ class Batch:
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
-def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
-    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement."""
+def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -> Root | Batch:
+    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement.
+
+    ``finished``: with ``auto`` a batch is better wherever the statement can be one, for callers that read whole tables.
+    """
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
@@ -65,19 +68,20 @@ def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
             return plan_of(statement, workspace)
         case "batch":
             return _as_batch(statement, workspace)
-    return _as_needed(statement, workspace)
+    return _as_needed(statement, workspace, finished)
 
 
-def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
+def _as_needed(statement: Chosen, workspace: Workspace, finished: bool) -> Root | Batch:
     try:
         plan = plan_of(statement, workspace)
     except SqlStreamError as error:
         return _instead(statement, workspace, error)
-    return finished(plan, statement, workspace) or plan
+    return batch_in_place_of(plan, statement, workspace, as_table=finished) or plan
 
 
-def finished(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | None:
-    """The batch that runs in place of a stream's plan; None where the plan runs."""
+def batch_in_place_of(plan: Root, statement: Chosen, workspace: Workspace, *, as_table: bool = False) -> Batch | None:
+    """The batch that runs in place of a stream's plan; None where the plan runs. ``as_table``: for callers that read
+    whole tables."""
     match workspace.settings["execution.runtime-mode"]:
         case "streaming":
             return None
@@ -85,7 +89,7 @@ def finished(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | Non
             return _batch(statement, workspace)[0]
     read = (node.table for node in plan.walk() if isinstance(node, Scan))
     may_end = all(table == ONE_ROW or ends(table) for table in read)  # else it is no batch for sure
-    return _batch(statement, workspace)[0] if may_end and _is_better_finished(plan) else None
+    return _batch(statement, workspace)[0] if may_end and (as_table or _is_better_finished(plan)) else None
 
 
 def _is_better_finished(plan: Root) -> bool:

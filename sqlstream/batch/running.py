@@ -11,7 +11,7 @@ from uuid import uuid4
 from sqlstream.batch.choosing import Batch
 from sqlstream.batch.tables import plan_of_table, rows_of
 from sqlstream.connectors.secrets import secrets_of
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.batch import SparkText, spark_text
 from sqlstream.planner.rewriting import node_of
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlstream.runner import Runner
     from sqlstream.workspace import Workspace
 
+STOPPED = "SS470"
 _QUERY, _INSERT = "query", "insert"
 
 
@@ -86,8 +87,14 @@ class Batches:
         except BaseException:
             run.stop()
             raise
+        if run.state.value == "STOPPED":
+            raise ExecutionError(STOPPED, "the INSERT was stopped before its rows were computed")
         before()
         return self._runner.start(plan, inside, to_sql(statement))
+
+    @property
+    def running(self) -> tuple[BatchRun, ...]:
+        return tuple(run for run in self._runs if run.state.value == "RUNNING")
 
     def _run(self, name: str, analyzed: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
         from sqlstream.batch.run import BatchRun
@@ -98,7 +105,7 @@ class Batches:
             return analyzed.told(error).with_source(script)
 
         run = BatchRun(name, spark, work, told, lambda: _forget(analyzed.batch, spark))
-        self._runs = [*(running for running in self._runs if running.state.value == "RUNNING"), run]
+        self._runs = [*self.running, run]
         return run
 
     def dataframe(self, batch: Batch, workspace: Workspace) -> DataFrame:

@@ -1,0 +1,340 @@
+"""Cursors: statements in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.dbapi.exceptions import Error, Warning, raised_as, raising  # noqa: A004
+from sqlstream.dbapi.many import statements_for
+from sqlstream.dbapi.type_objects import Column, described
+from sqlstream.errors import BindError, ExecutionError
+from sqlstream.query import Query
+from sqlstream.results import Rows, rows_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from sqlstream.arguments import Arguments
+    from sqlstream.batch.run import BatchRun
+    from sqlstream.dbapi.connection import Connection
+    from sqlstream.jobs import Job
+
+    Result = Rows | Query | Job
+
+CLOSED = "SS472"
+NO_ROWS = "SS279"
+CANCELLED = "SS473"
+ENDLESS = "SS480"
+WRONG_PARAMETERS = "SS259"
+
+SYNC = "table.dml-sync"
+
+
+class Cursor:
+    """Executes statements and gives their rows. One thread's, but for ``cancel``, which any thread may call.
+
+    ``rowcount`` is -1 where nobody knows it: for rows of a stream, and for jobs in the background. ``job`` is what an
+    INSERT has started. ``messages`` holds what the last statement said beside its rows.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._closed = False
+        self._cancelled = Event()
+        self._others: set[str] | None = None
+        self._running: BatchRun | Job | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.description: list[Column] | None = None
+        self.rowcount = -1
+        self.lastrowid: None = None
+        self.job: Job | None = None
+        self.messages: list[tuple[type[Warning], str]] = []
+        self._query: Query | None = None
+        self._tables: Iterator[pa.Table] | None = None
+        self._table: pa.Table | None = None
+        self._rows: list[tuple[Any, ...]] | None = None
+        self._offset = 0
+
+    # --- statements -------------------------------------------------------------------------------------------
+
+    def execute(self, operation: str, parameters: Arguments | None = None) -> Cursor:
+        """Run a statement, or a script whose last statement gives the result.
+
+        A query over finished data has ended when this returns; the rows of a stream come while they are fetched. An
+        INSERT is waited for where it ends, unless SET 'table.dml-sync' says otherwise.
+        """
+        self._begin()
+        _require_values(parameters)
+        try:
+            for result in self.connection.results(operation, parameters, self._on_begin, self._on_started):
+                self._take(result)
+        finally:
+            self._others = None
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Arguments]) -> Cursor:
+        """Run a statement for all parameters. Rows of an INSERT of one row are written together."""
+        self._begin()
+        counted, certain = 0, True
+        with raising():
+            for text, parameters, _ in statements_for(operation, _checked(seq_of_parameters)):
+                self.execute(text, parameters)
+                if self.description is not None:
+                    self._stop()
+                    message = "executemany runs statements without rows, and this one gives some"
+                    raise BindError(NO_ROWS, message, hint="Call execute() for each of the parameters.")
+                counted, certain = counted + max(self.rowcount, 0), certain and self.rowcount >= 0
+        self.rowcount = counted if certain else -1
+        return self
+
+    def _begin(self) -> None:
+        self._require_open()
+        self._stop()
+        self._forget()
+        self._cancelled.clear()
+
+    def _on_begin(self, others: set[str]) -> None:
+        self._others = others
+
+    def _on_started(self, result: Result) -> None:
+        self._running = None if isinstance(result, Rows) else result.job if isinstance(result, Query) else result
+        self._others = None
+
+    def _take(self, result: Result) -> None:
+        self._forget()
+        if isinstance(result, Rows):
+            self._take_rows(result)
+        elif isinstance(result, Query):
+            self._take_query(result)
+        else:
+            self._take_job(result)
+
+    def _take_rows(self, rows: Rows) -> None:
+        if rows.columns == ("result",) and (said := _acknowledged(rows)) is not None:
+            self.messages = [(Warning, said)] if said else []
+            return
+        self._describe(rows.columns, rows)
+        self.rowcount = len(rows)
+        self._tables = iter((rows.to_arrow(),))
+
+    def _take_query(self, query: Query) -> None:
+        from sqlstream.batch.run import BatchRun
+
+        self._query = query
+        if isinstance(query.job, BatchRun):
+            self._wait(query.job)
+            self.rowcount = query.job.progress().rows_out
+        elif self._cancelled.is_set():
+            self._stop()
+            raise _cancelled()
+        self._describe(query.columns, query)
+        self._tables = query.batches()
+
+    def _take_job(self, job: Job) -> None:
+        self.job = job
+        settings = self.connection.session.workspace.settings
+        if settings[SYNC] if SYNC in settings.given else job.is_bounded:
+            self._wait(job)
+            self.rowcount = job.progress().rows_out
+        self._running = None
+
+    def _wait(self, run: BatchRun | Job) -> None:
+        if self._cancelled.is_set():
+            run.stop()
+        with raising():
+            run.wait()
+        if run.state.value == "STOPPED":
+            raise _cancelled()
+
+    def _describe(self, names: Sequence[str], typed: Rows | Query) -> None:
+        self.description = [described(name, type_) for name, type_ in zip(names, typed.types, strict=True)]
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, for which a stream is waited for; None at the end."""
+        self._require_rows()
+        return self._row() if self._has_more() else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows, as many as ``arraysize`` says. Of a stream without an end, those that have come: at least
+        one."""
+        self._require_rows()
+        wanted, rows = self.arraysize if size is None else size, list[tuple[Any, ...]]()
+        while len(rows) < wanted and (self._is_in_hand() or not (rows and self._is_endless())) and self._has_more():
+            rows.append(self._row())
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rest of the rows. ProgrammingError SS480 where they never end."""
+        self._require_end()
+        rows: list[tuple[Any, ...]] = []
+        while self._has_more():
+            rows.append(self._row())
+        return rows
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """The rest of the rows as an Arrow table. ProgrammingError SS480 where they never end."""
+        import pyarrow as pa
+
+        self._require_end()
+        tables = list(self._rest())
+        return pa.concat_tables(tables) if tables else self._empty()
+
+    def fetch_record_batch(self) -> pa.RecordBatchReader:
+        """The rest of the rows as a reader of Arrow batches, which come while a stream runs."""
+        import pyarrow as pa
+
+        self._require_rows()
+        tables = self._rest()
+        first = next(tables, None)
+        if first is None:
+            return pa.RecordBatchReader.from_batches(self._empty().schema, [])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from first.to_batches()
+            for table in tables:
+                yield from table.to_batches()
+
+        return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def _row(self) -> tuple[Any, ...]:
+        if self._rows is None:
+            with raising():
+                self._rows = rows_of(self._table)
+        self._offset += 1
+        return self._rows[self._offset - 1]
+
+    def _is_in_hand(self) -> bool:
+        return self._table is not None and self._offset < self._table.num_rows
+
+    def _has_more(self) -> bool:
+        """Whether there is a row, once it has come."""
+        while not self._is_in_hand():
+            assert self._tables is not None
+            with raising():
+                self._table = next(self._tables, None)
+            self._rows, self._offset = None, 0
+            if self._table is None:
+                self._require_not_cancelled()
+                return False
+        return True
+
+    def _rest(self) -> Iterator[pa.Table]:
+        if self._table is not None:
+            rest, self._offset = self._table.slice(self._offset), self._table.num_rows
+            yield rest
+        assert self._tables is not None
+        with raising():
+            yield from self._tables
+        self._require_not_cancelled()
+
+    def _empty(self) -> pa.Table:
+        assert self._query is not None, "other results have a table"
+        return Rows(self._query.columns, self._query.types).to_arrow()
+
+    def _require_not_cancelled(self) -> None:
+        if self._cancelled.is_set() and self._query is not None and self._query.job.state.value == "STOPPED":
+            raise _cancelled()
+
+    def _require_rows(self) -> None:
+        self._require_open()
+        if self.description is None:
+            hint = "Fetch behind a query, SHOW, DESCRIBE or EXPLAIN."
+            raise raised_as(BindError(NO_ROWS, "no statement has given rows", hint=hint))
+
+    def _is_endless(self) -> bool:
+        return self._query is not None and not self._query.job.is_bounded
+
+    def _require_end(self) -> None:
+        self._require_rows()
+        if self._is_endless():
+            hint = "Iterate over the cursor, or fetchmany(n), and close() it."
+            message = "the query reads a source without an end, so it never has all rows"
+            raise raised_as(ExecutionError(ENDLESS, message, hint=hint))
+
+    # --- the rest ---------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Give up what the cursor executes or fetches now, from whichever thread: OperationalError SS473 there."""
+        self._cancelled.set()
+        running, others = self._running, self._others
+        if running is not None:
+            running.stop()
+        elif others is not None:  # a statement begins: what it has started so far
+            for run in self.connection.session.running:
+                if run.id not in others:
+                    run.stop()
+
+    def _stop(self) -> None:
+        """End the query of before; jobs of INSERT go on."""
+        if self._query is not None:
+            with raising():
+                self._query.stop()
+        self._running = None
+
+    def close(self) -> None:
+        if not self._closed:
+            self._stop()
+            self._forget()
+            self._closed = True
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """Without effect: values know their types."""
+        self._require_open()
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Without effect: values come whole."""
+        self._require_open()
+
+    def _require_open(self) -> None:
+        if self._closed or self.connection.closed:
+            raise raised_as(ExecutionError(CLOSED, "the cursor is closed", hint="Open another one with cursor()."))
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _acknowledged(rows: Rows) -> str | None:
+    """What a definition says beyond OK; None for rows."""
+    said = str((rows.fetchone() or ("",))[0])
+    return said.removeprefix("OK").removeprefix(". ") if said == "OK" or said.startswith("OK. ") else None
+
+
+def _cancelled() -> Error:
+    return raised_as(ExecutionError(CANCELLED, "the statement was cancelled"))
+
+
+def _require_values(parameters: object) -> None:
+    if parameters is not None and (
+        isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping)
+    ):
+        message = f"parameters are a list of values or a dictionary, not a {type(parameters).__name__}"
+        raise raised_as(BindError(WRONG_PARAMETERS, message, hint="Write execute(text, [value])."))
+
+
+def _checked(rows: Iterable[Arguments]) -> Iterator[Arguments]:
+    for row in rows:
+        _require_values(row)
+        yield row

@@ -1,0 +1,109 @@
+"""The exceptions of PEP 249. Each carries the diagnostics of the ``SqlStreamError`` that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from sqlstream.errors import (
+    BindError,
+    ConnectorError,
+    Diagnostic,
+    ExecutionError,
+    ParseError,
+    SqlStreamError,
+    UnsupportedError,
+)
+
+
+class Warning(Exception):  # noqa: A001
+    """What is allowed and hardly meant; never raised, but listed in ``Cursor.messages``."""
+
+
+class Error(Exception):
+    """Base of all errors. ``code`` and ``hint`` are those of ``docs/errors.md``."""
+
+    def __init__(self, message: str = "", diagnostics: Iterable[Diagnostic] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics = tuple(diagnostics)
+
+    @property
+    def code(self) -> str | None:
+        return self.diagnostics[0].code if self.diagnostics else None
+
+    @property
+    def detail(self) -> str | None:
+        return self.diagnostics[0].detail if self.diagnostics else None
+
+    @property
+    def hint(self) -> str | None:
+        return self.diagnostics[0].hint if self.diagnostics else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (str(self), self.diagnostics))
+
+
+class InterfaceError(Error):
+    """The interface was used wrongly: a connection or cursor that is closed."""
+
+
+class DatabaseError(Error):
+    """What has to do with statements, rows and outside systems."""
+
+
+class DataError(DatabaseError):
+    """A value of a row cannot be computed with."""
+
+
+class OperationalError(DatabaseError):
+    """A statement failed while it ran, was cancelled, or an outside system did not answer."""
+
+
+class IntegrityError(DatabaseError):
+    """A NULL in a column that is NOT NULL."""
+
+
+class InternalError(DatabaseError):
+    """Spark has ended under the connection."""
+
+
+class ProgrammingError(DatabaseError):
+    """The statement is wrong, or its parameters are."""
+
+
+class NotSupportedError(DatabaseError):
+    """The statement is of the dialect, or of Flink's, and not executed; there are no transactions either."""
+
+
+_OF_VALUES = ("SS401", "SS402", "SS404", "SS430", "SS431", "SS445", "SS446", "SS448", "SS467", "SS469")
+_OF_CLOSED = ("SS481", "SS471", "SS472")
+_BY_CODE: dict[str, type[Error]] = {
+    **dict.fromkeys(_OF_VALUES, DataError),
+    **dict.fromkeys(_OF_CLOSED, InterfaceError),
+    "SS403": IntegrityError,
+    "SS464": InternalError,
+    "SS480": ProgrammingError,
+}
+
+_BY_CLASS: tuple[tuple[type[SqlStreamError], type[Error]], ...] = (
+    (ParseError, ProgrammingError),
+    (BindError, ProgrammingError),
+    (UnsupportedError, NotSupportedError),
+    (ExecutionError, OperationalError),
+    (ConnectorError, OperationalError),
+)
+
+
+def raised_as(error: SqlStreamError) -> Error:
+    """The exception of PEP 249 for an error."""
+    by_class = next((kind for ours, kind in _BY_CLASS if isinstance(error, ours)), DatabaseError)
+    return _BY_CODE.get(error.code, by_class)(str(error), error.diagnostics)
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """Errors of the block as those of PEP 249."""
+    try:
+        yield
+    except SqlStreamError as error:
+        raise raised_as(error) from error

@@ -1,0 +1,171 @@
+"""Cells of SQL in notebooks: ``%load_ext sqlstream.notebook``, then ``%%sqlstream`` on top of a cell.
+
+Needs IPython: ``pip install 'sqlstream[notebook]'``. Nothing else of the product imports this module.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import DisplayHandle
+
+from sqlstream.arguments import named_parameters
+from sqlstream.errors import SqlStreamError
+from sqlstream.query import Query
+from sqlstream.results import SHOWN, Rows, html_table, shown_rows_of, text_table
+from sqlstream.session import Session, connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from sqlstream.jobs import Job
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What ``%load_ext`` calls."""
+    shell.register_magics(SqlStreamMagics)
+
+
+class LiveTable:
+    """What a cell shows of a query: the last rows, and a line about it below."""
+
+    def __init__(self, columns: tuple[str, ...], rows: list[tuple[Any, ...]], about: str) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.about = about
+
+    def __repr__(self) -> str:
+        lines = text_table(self.columns, self.rows, len(self.rows)).splitlines()
+        return "\n".join([*lines[:-1], self.about])
+
+    def _repr_html_(self) -> str:
+        table = html_table(self.columns, self.rows, len(self.rows)).partition("</table>")
+        return f"{table[0]}</table><p>{html.escape(self.about)}</p>"
+
+
+@magics_class
+class SqlStreamMagics(Magics):
+    """``%%sqlstream``."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._own: Session | None = None
+
+    @magic_arguments()
+    @argument("--to", metavar="NAME", help="keep the result as a DataFrame in the variable NAME")
+    @argument("--rows", type=int, default=SHOWN, metavar="N", help=f"show the last N rows ({SHOWN})")
+    @argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop the query after so many seconds")
+    @argument("--session", metavar="NAME", help="use the session in the variable NAME in place of the notebook's own")
+    @cell_magic
+    def sqlstream(self, line: str, cell: str) -> Rows | Job | None:
+        """Run SQL. The table of a query changes in place while it runs; interrupting the kernel stops it.
+
+        ``:name`` is the value of the variable NAME.
+        """
+        given = parse_argstring(self.sqlstream, line)
+        with _short_tracebacks():
+            result = self._session(given.session).sql(cell, self._arguments(cell))
+            if not isinstance(result, Query):
+                if given.to and isinstance(result, Rows):
+                    self._keep(given.to, result)
+                return result
+            last = _shown_live(result, given.rows, given.seconds, whole=given.to is not None)
+            if given.to:
+                self._keep(given.to, last)
+        return None
+
+    def _session(self, name: str | None) -> Session:
+        if name is not None:
+            session = self._variables.get(name)
+            if not isinstance(session, Session):
+                raise UsageError(f"{name} is no session: write {name} = sqlstream.connect()")
+            return session
+        if self._own is None:
+            self._own = connect()
+        return self._own
+
+    def _arguments(self, cell: str) -> dict[str, Any] | None:
+        names = {name for name, _ in named_parameters(cell)}
+        missing = sorted(names - self._variables.keys())
+        if missing:
+            raise UsageError(f":{missing[0]} is the variable {missing[0]}, and there is none")
+        return {name: self._variables[name] for name in names} or None
+
+    @property
+    def _variables(self) -> Mapping[str, Any]:
+        assert self.shell is not None
+        variables: Mapping[str, Any] = self.shell.user_ns
+        return variables
+
+    def _keep(self, name: str, rows: Rows) -> None:
+        assert self.shell is not None
+        self.shell.push({name: rows.to_pandas()})
+
+
+def _shown_live(query: Query, shown: int, seconds: float | None, *, whole: bool) -> Rows:
+    """Shows the query until it ends, or is stopped, and gives its rows; without ``whole`` the last ones alone."""
+    columns = query.columns[1:] if query.is_updating else query.columns
+    last = Rows(columns, query.types[1:] if query.is_updating else query.types)
+    count = 0
+    handle = DisplayHandle()
+    handle.display(LiveTable(columns, [], "waiting for rows"))
+    timer = None if seconds is None else Timer(seconds, query.stop)
+    if timer is not None:
+        timer.start()
+    try:
+        for table, count in _tables(query, shown, whole):
+            last = Rows.of_arrow(table)
+            handle.update(_live(last, columns, shown, _about(count, query)))
+    except KeyboardInterrupt:  # the kernel's way to end a cell
+        pass
+    finally:
+        if timer is not None:
+            timer.cancel()
+        query.stop()
+    handle.update(_live(last, columns, shown, _about(count, query)))
+    return last
+
+
+def _tables(query: Query, shown: int, whole: bool) -> Iterator[tuple[pa.Table, int]]:
+    """The table after each micro-batch, and how many rows it has."""
+    import pyarrow as pa
+
+    if query.is_updating or whole:
+        for table in query.tables():
+            yield table, table.num_rows
+        return
+    tail: pa.Table | None = None
+    count = 0
+    for batch in query.batches():
+        count += batch.num_rows
+        tail = batch if tail is None else pa.concat_tables([tail, batch])
+        tail = tail.slice(max(0, tail.num_rows - shown))
+        yield tail, count
+
+
+def _live(rows: Rows, columns: tuple[str, ...], shown: int, about: str) -> LiveTable:
+    table = rows.to_arrow()
+    return LiveTable(columns, shown_rows_of(table.slice(max(0, table.num_rows - shown))), about)
+
+
+def _about(count: int, query: Query) -> str:
+    return f"{count} row{'' if count == 1 else 's'}, {query.job.state.value.lower()}"
+
+
+@contextmanager
+def _short_tracebacks() -> Iterator[None]:
+    """What is wrong with SQL is shown as such, without the lines of Python that have noticed it."""
+    try:
+        yield
+    except SqlStreamError as error:
+        lines = str(error).splitlines()
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined] # what IPython asks errors for
+        raise

@@ -1,0 +1,163 @@
+"""SQLAlchemy's trees as text of the dialect. What it has and the dialect has not is a CompileError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import exc
+from sqlalchemy.sql import compiler
+
+from sqlstream.arguments import literal
+from sqlstream.grammar.quoting import quote_name, quote_string
+
+
+class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
+    """Backticks where a name is not plain. A schema may have two parts, ``catalog.database``."""
+
+    def __init__(self, dialect: Any, **kw: Any) -> None:
+        super().__init__(dialect, initial_quote="`", final_quote="`", escape_quote="`", **kw)
+
+    def _requires_quotes(self, value: str) -> bool:
+        return quote_name(value) != value or value.lower() != value
+
+    def quote_schema(self, schema: str, force: Any = None) -> str:
+        return ".".join(self.quote(name) for name in schema.split("."))
+
+
+class SqlStreamCompiler(compiler.SQLCompiler):
+    """Queries and INSERT."""
+
+    def limit_clause(self, select: Any, **kw: Any) -> str:
+        text = ""
+        if select._limit_clause is not None:
+            text += "\n LIMIT " + self.process(select._limit_clause, **kw)
+        if select._offset_clause is not None:
+            text += "\n OFFSET " + self.process(select._offset_clause, **kw)
+        return text
+
+    def for_update_clause(self, select: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no locks: leave out with_for_update()")
+
+    def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
+        nulls = ", ".join("NULL" for _ in (element_types or [None]))
+        return f"SELECT {nulls} WHERE 1 <> 1"
+
+    def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        return self.visit_empty_set_expr(type_, **kw)
+
+    def render_literal_value(self, value: Any, type_: Any) -> str:
+        """As a parameter of that value would be written."""
+        processor = type_.dialect_impl(self.dialect).bind_processor(self.dialect)
+        if value is None and not type_.should_evaluate_none:
+            return "NULL"
+        return literal(processor(value) if processor is not None else value)
+
+    def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._rlike(binary, "RLIKE", **kw)
+
+    def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._rlike(binary, "NOT RLIKE", **kw)
+
+    def _rlike(self, binary: Any, word: str, **kw: Any) -> str:
+        if binary.modifiers["flags"] is not None:
+            raise exc.CompileError("sqlstream takes flags of a regular expression inside it: '(?i)…'")
+        return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}"
+
+    def visit_regexp_replace_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        if binary.modifiers["flags"] is not None:
+            raise exc.CompileError("sqlstream takes flags of a regular expression inside it: '(?i)…'")
+        return f"REGEXP_REPLACE({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
+
+    def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._ilike(binary, "ILIKE", **kw)
+
+    def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._ilike(binary, "NOT ILIKE", **kw)
+
+    def _ilike(self, binary: Any, word: str, **kw: Any) -> str:
+        escape = binary.modifiers.get("escape")
+        behind = "" if escape is None else f" ESCAPE {quote_string(escape)}"
+        return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}{behind}"
+
+    def visit_now_func(self, fn: Any, **kw: Any) -> str:
+        return "CURRENT_TIMESTAMP()"
+
+    def returning_clause(self, stmt: Any, returning_cols: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no RETURNING: give each row its key")
+
+    def visit_update(self, update_stmt: Any, *args: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream changes no rows: INSERT into a table with a PRIMARY KEY replaces them")
+
+    def visit_delete(self, delete_stmt: Any, *args: Any, **kw: Any) -> str:
+        if delete_stmt._where_criteria:
+            raise exc.CompileError("sqlstream deletes no single rows: delete() without where() removes all")
+        super().visit_delete(delete_stmt, *args, **kw)  # which notes what is compiled
+        return f"TRUNCATE TABLE {self.preparer.format_table(delete_stmt.table)}"
+
+
+class SqlStreamDDLCompiler(compiler.DDLCompiler):
+    """CREATE TABLE with the options of its connector; constraints other than PRIMARY KEY are refused."""
+
+    def get_column_specification(self, column: Any, **kw: Any) -> str:
+        name = self.preparer.format_column(column)
+        comment = "" if column.comment is None else f" COMMENT {quote_string(column.comment)}"
+        if column.identity is not None:
+            raise exc.CompileError("sqlstream has no IDENTITY columns: give each row its key")
+        if column.server_default is not None and column.computed is None:
+            raise exc.CompileError("sqlstream columns have no server_default: write default=")
+        if column.computed is not None:
+            text = self.sql_compiler.process(column.computed.sqltext, include_table=False, literal_binds=True)
+            return f"{name} AS {text}{comment}"
+        kind = self.dialect.type_compiler_instance.process(column.type, type_expression=column)
+        return f"{name} {kind}{'' if column.nullable else ' NOT NULL'}{comment}"
+
+    def create_table_constraints(self, table: Any, *args: Any, **kw: Any) -> str:
+        lines = [super().create_table_constraints(table, *args, **kw)]
+        watermark = table.dialect_options["sqlstream"]["watermark"]
+        if watermark is not None:
+            column, expression = watermark
+            lines.append(f"WATERMARK FOR {self.preparer.quote(column)} AS {expression}")
+        return ", \n\t".join(line for line in lines if line)
+
+    def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> str:
+        if not len(constraint):
+            return ""
+        return f"{super().visit_primary_key_constraint(constraint, **kw)} NOT ENFORCED"
+
+    def visit_unique_constraint(self, constraint: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no UNIQUE: a PRIMARY KEY replaces rows of its key")
+
+    def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no foreign keys")
+
+    def visit_check_constraint(self, constraint: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no CHECK: filter rows where they are read")
+
+    visit_table_or_column_check_constraint = visit_check_constraint
+
+    def post_create_table(self, table: Any) -> str:
+        said = table.dialect_options["sqlstream"]
+        by_default: Mapping[str, str] = self.dialect.table_options  # type: ignore[attr-defined] # ours
+        options: Mapping[str, str] = said["with"] or by_default
+        text = "" if table.comment is None else f"\nCOMMENT {quote_string(table.comment)}"
+        if said["partitioned_by"]:
+            text += f"\nPARTITIONED BY ({', '.join(map(self.preparer.quote, said['partitioned_by']))})"
+        pairs = (f"{quote_string(key)} = {quote_string(str(value))}" for key, value in options.items())
+        return f"{text}\nWITH ({', '.join(pairs)})"
+
+    def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no indexes")
+
+    def visit_create_sequence(self, create: Any, *args: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream has no sequences")
+
+    def visit_create_schema(self, create: Any, **kw: Any) -> str:
+        return f"CREATE DATABASE {'IF NOT EXISTS ' if create.if_not_exists else ''}{self._database(create)}"
+
+    def visit_drop_schema(self, drop: Any, **kw: Any) -> str:
+        cascade = " CASCADE" if drop.cascade else ""
+        return f"DROP DATABASE {'IF EXISTS ' if drop.if_exists else ''}{self._database(drop)}{cascade}"
+
+    def _database(self, statement: Any) -> str:
+        return self.preparer.quote_schema(statement.element)

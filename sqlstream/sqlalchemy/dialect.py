@@ -1,0 +1,158 @@
+"""The dialect: what SQLAlchemy asks about the database, and the session that the connections of an engine share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import schema
+from sqlalchemy.engine import URL
+from sqlalchemy.sql import sqltypes
+
+from sqlstream.grammar.nodes import Name
+from sqlstream.sqlalchemy.addresses import arguments_of
+from sqlstream.sqlalchemy.column_types import INTERVAL
+from sqlstream.sqlalchemy.compiler import (
+    SqlStreamCompiler,
+    SqlStreamDDLCompiler,
+    SqlStreamIdentifierPreparer,
+)
+from sqlstream.sqlalchemy.reflection import Reflection
+from sqlstream.sqlalchemy.type_compiler import SqlStreamTypeCompiler
+from sqlstream.version import __version__
+
+if TYPE_CHECKING:
+    from sqlstream.dbapi import Connection
+    from sqlstream.session import Session
+
+_IN_MEMORY = {"connector": "memory"}
+_GONE = ("SS464", "SS481", "SS471")
+
+
+class SqlStreamDialect(Reflection):
+    """``sqlstream://``. All connections of an engine are on one session, which ends with the last of them.
+
+    ``table_options`` of ``create_engine`` are the WITH options of tables that say none (``sqlstream_with``).
+    """
+
+    name = "sqlstream"
+    driver = "session"
+    default_paramstyle = "qmark"
+    supports_statement_cache = True
+
+    statement_compiler = SqlStreamCompiler
+    ddl_compiler = SqlStreamDDLCompiler
+    type_compiler_cls = SqlStreamTypeCompiler
+    preparer: ClassVar[Any] = SqlStreamIdentifierPreparer
+
+    supports_alter = False
+    supports_comments = True
+    inline_comments = True
+    supports_default_metavalue = False
+    supports_default_values = False
+    supports_empty_insert = False
+    supports_is_distinct_from = True
+    supports_multivalues_insert = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_sane_multi_rowcount = False
+    supports_sane_rowcount = False
+    supports_sequences = False
+    supports_views = True
+    cte_follows_insert = True
+    div_is_floordiv = False
+    max_identifier_length = 255
+    postfetch_lastrowid = False
+
+    colspecs = {sqltypes.Interval: INTERVAL}  # noqa: RUF012 — SQLAlchemy declares no ClassVar
+    construct_arguments = [  # noqa: RUF012
+        (schema.Table, {"with": None, "watermark": None, "partitioned_by": None})
+    ]
+
+    def __init__(
+        self,
+        table_options: Mapping[str, str] | None = None,
+        json_serializer: Any = None,
+        json_deserializer: Any = None,
+        **kw: Any,
+    ) -> None:
+        super().__init__(**kw)
+        self._json_serializer = json_serializer
+        self._json_deserializer = json_deserializer
+        self.table_options = dict(table_options or _IN_MEMORY)
+        self._lock = Lock()
+        self._session: Session | None = None
+        self._connections = 0
+
+    @classmethod
+    def import_dbapi(cls) -> ModuleType:
+        from sqlstream import dbapi
+
+        return dbapi
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        return [], arguments_of(url)
+
+    def connect(self, *args: Any, **arguments: Any) -> Any:
+        from sqlstream.dbapi import Connection
+
+        with self._lock:
+            if self._session is None:
+                self._session = _opened(**arguments)
+            self._connections += 1
+            owned = arguments.get("session") is None
+            return Connection(self._session, lambda: self._on_close(owned))
+
+    def _on_close(self, owned: bool) -> None:
+        with self._lock:
+            self._connections -= 1
+            if self._connections:
+                return
+            session, self._session = self._session, None
+        if session is not None and owned:
+            session.close()
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        return getattr(e, "code", None) in _GONE
+
+    def do_ping(self, dbapi_connection: Any) -> bool:
+        return not dbapi_connection.closed
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """There are no transactions."""
+
+    def do_commit(self, dbapi_connection: Any) -> None:
+        """There are no transactions."""
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        """SQLAlchemy rolls back whatever it gives back to the pool. Each statement has taken effect by then."""
+
+    def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
+        return ["AUTOCOMMIT"]
+
+    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        return "AUTOCOMMIT"
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
+        return "AUTOCOMMIT"
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        """There is one alone."""
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+        return tuple(int(number) for number in __version__.split(".")[:3] if number.isdigit())
+
+
+def _opened(catalog: str | None = None, database: str | None = None, **arguments: Any) -> Session:
+    from sqlstream.dbapi import connect
+
+    connection: Connection = connect(**arguments)
+    if catalog is not None:
+        connection.session.workspace.catalog.use_catalog(Name((catalog,)))
+    if database is not None:
+        connection.session.workspace.catalog.use_database(Name((database,)))
+    return connection.session

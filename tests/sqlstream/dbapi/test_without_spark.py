@@ -97,7 +97,8 @@ def test_definitions_give_no_rows_and_show_gives_some(cursor):
         cursor.fetchone()
     assert error.value.code == "SS279"
     cursor.execute("SHOW TABLES")
-    assert [column[:2] for column in cursor.description] == [("table name", "STRING")]
+    description: Any = cursor.description
+    assert [column[:2] for column in description] == [("table name", "STRING")]
     assert cursor.rowcount == 1
     assert cursor.fetchall() == [("t",)] and cursor.fetchone() is None
     cursor.execute("SHOW CREATE TABLE t")

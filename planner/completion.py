@@ -52,6 +52,9 @@ class Known:
     detail: str = ""
 
 
+_MANY = 1_000
+"""Of more tables and views nobody says which are views: their definitions would be read for that."""
+
 Candidate = tuple[str, SuggestionKind, str]
 """Text, kind and detail of what may be suggested."""
 
@@ -117,9 +120,9 @@ def _fitting(candidates: Iterable[Candidate], typed: str, start: int) -> list[Su
         word = text.lower() if kind in _SPELLED_FREELY and typed.islower() else text
         seen.setdefault(word.casefold(), Suggestion(word, kind, start, detail))
     typed = typed.casefold()
-    begins = [s for key, s in seen.items() if key.lstrip("`").startswith(typed)]
-    inside = [s for key, s in seen.items() if typed and s not in begins and _has_word(key, typed)]
-    return [s for s in [*begins, *inside] if s.text.casefold() != typed]
+    begins = {key: s for key, s in seen.items() if key.lstrip("`").startswith(typed)}
+    inside = [s for key, s in seen.items() if typed and key not in begins and _has_word(key, typed)]
+    return [s for s in [*begins.values(), *inside] if s.text.casefold() != typed]
 
 
 _SPELLED_FREELY = frozenset({SuggestionKind.KEYWORD, SuggestionKind.FUNCTION, SuggestionKind.TYPE})
@@ -244,9 +247,10 @@ class Scope:
 
     def relations(self) -> Iterator[Candidate]:
         yield from ((quote_name(name), SuggestionKind.TABLE, "WITH") for name in self.ctes)
-        for name in self.catalog.relation_names():
-            kind = "view" if isinstance(self.catalog.relation(name), View) else "table"
-            yield quote_name(name), SuggestionKind.TABLE, kind
+        names = self.catalog.relation_names()
+        for name in names:
+            is_view = len(names) <= _MANY and isinstance(self.catalog.relation(name), View)
+            yield quote_name(name), SuggestionKind.TABLE, "view" if is_view else "table" if len(names) <= _MANY else ""
 
     def columns_of(self, alias: str) -> Iterator[Candidate]:
         for name, relation in self.sources.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.completion import Known, SuggestionKind, complete
+from sqlstream.planner.completion import Known, Scope, SuggestionKind, complete
 from sqlstream.session import Session
 from sqlstream.types import DataType
 
@@ -128,3 +128,17 @@ def test_no_text_makes_it_fail():
         text = path.read_text(encoding="utf-8")[:1500]
         for at in range(0, len(text), 97):
             complete(text[:at] + text[at + 20 :], at, vocabulary())
+
+
+def test_tables_of_large_catalogs_are_not_read_to_be_listed():
+    class Large:
+        """A catalog of which no definition may be read."""
+
+        def relation_names(self):
+            return [f"t{i}" for i in range(5_000)]
+
+        def relation(self, name):
+            raise AssertionError(name)
+
+    scope = Scope({}, (), Large())  # type: ignore[arg-type]
+    assert len([*scope.relations()]) == 5_000

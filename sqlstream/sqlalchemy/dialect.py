@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from threading import Lock
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import schema
 from sqlalchemy.engine import URL
@@ -45,7 +45,7 @@ class SqlStreamDialect(Reflection):
     statement_compiler = SqlStreamCompiler
     ddl_compiler = SqlStreamDDLCompiler
     type_compiler_cls = SqlStreamTypeCompiler
-    preparer: ClassVar[Any] = SqlStreamIdentifierPreparer
+    preparer = SqlStreamIdentifierPreparer  # type: ignore[assignment] # declared as the class that it extends
 
     supports_alter = False
     supports_comments = True

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlstream.session import Session
 
 _IN_MEMORY = {"connector": "memory"}
-_GONE = ("SS464", "SS481", "SS471")
+_GONE = ("SS464", "SS481", "SS484")
 
 
 class SqlStreamDialect(Reflection):
@@ -45,7 +45,7 @@ class SqlStreamDialect(Reflection):
     statement_compiler = SqlStreamCompiler
     ddl_compiler = SqlStreamDDLCompiler
     type_compiler_cls = SqlStreamTypeCompiler
-    preparer: Any = SqlStreamIdentifierPreparer
+    preparer = SqlStreamIdentifierPreparer  # type: ignore[assignment] # declared as the class that it extends
 
     supports_alter = False
     supports_comments = True

@@ -92,7 +92,7 @@ def test_columns_are_described_with_types_that_equal_the_type_objects():
 
 def test_definitions_give_no_rows_and_show_gives_some(cursor):
     assert cursor.execute("CREATE TABLE t (a INT) WITH ('connector' = 'memory')") is cursor
-    assert cursor.description is None and cursor.rowcount == -1
+    assert (cursor.description, cursor.rowcount) == (None, -1)
     with pytest.raises(dbapi.ProgrammingError) as error:
         cursor.fetchone()
     assert error.value.code == "SS279"

@@ -40,10 +40,14 @@ from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlstream.udfs.spark.steps import StepFolder
 
 OUTSIDE_A_TEST = "SS515"
 
+_TICKS = "ticks"
+_TICK_DDL = "processing_time_ms BIGINT"
 _CLOCK = Column("__processing_time", TIMESTAMP)
 _KIND = Column(ROW_KIND, STRING_TYPE)
 
@@ -145,9 +149,44 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     folder = _inputs(environment.directory, table)
     _require_test(folder, table)
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
-    names = [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK)]
-    kinds = [quoted(_KIND.name)] if table.changelog != APPEND_ONLY else []
-    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names, *kinds)
+    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
+
+
+def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
+    """The same columns of the rows of one step, anew each time that the DataFrame is computed."""
+    schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
+    return _of_step(spark, _inputs(Path(steps.path), table), schema, steps).select(*_names(table, columns))
+
+
+def ticks_of_step(spark: SparkSession, steps: StepFolder) -> DataFrame:
+    """The tick of the step, as ``ControlRows.clock`` has it."""
+    return _of_step(spark, Path(steps.path) / _TICKS, _TICK_DDL, steps)
+
+
+def tick(directory: Path, number: int, clock_ms: int) -> None:
+    """The tick of step ``number``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = directory / _TICKS
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"processing_time_ms": [clock_ms]}), folder / f"{number:09d}.parquet")
+
+
+def _of_step(spark: SparkSession, folder: Path, ddl: str, steps: StepFolder) -> DataFrame:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    from sqlstream.udfs.spark.steps import RowsOfStep
+
+    schema = StructType.fromDDL(ddl)
+    rows = RowsOfStep(steps, str(folder), to_arrow_schema(schema, timezone="UTC"))
+    return spark.range(0, 1, 1, 1).mapInArrow(rows.rows, schema)
+
+
+def _names(table: Table, columns: tuple[str, ...]) -> list[str]:
+    kinds = [_KIND] if table.changelog != APPEND_ONLY else []
+    return [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK, *kinds)]
 
 
 def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:

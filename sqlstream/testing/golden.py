@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,7 +143,7 @@ _RUNNERS: dict[str, Callable[[Block, str, Session], tuple[str, ...]]] = {
 def _stream(block: Block, sql: str, session: Session, folder: Path, *, restart: bool) -> Outcome:
     steps = steps_of(block)
     runs = _runs(len(steps), restart_points(block) if restart else range(1, len(steps)))
-    with StreamTest(sql, session) as test:
+    with StreamTest(sql, session, streaming=restart or bool(os.environ.get("STREAMING"))) as test:
         run = StreamRun(test, block.options, folder, restarts=restart)
         outcomes = [outcome for each in runs for outcome in run.steps(steps[each])]
     run.check_changelog()

@@ -24,6 +24,7 @@ from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
 from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.quick_job import QuickJob, runs_quickly
 from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob
 from sqlstream.testing.values import Time, to_arrow, to_ms
@@ -54,7 +55,7 @@ class StreamTest:
     theirs; ``keeps_order`` tells the two apart.
     """
 
-    def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
+    def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto", streaming: bool = True) -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
         self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))
@@ -62,7 +63,8 @@ class StreamTest:
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
         self._buffer = Buffer(self._traits.joint, frozenset(self._traits.times))
         self._directory = fast_directory("sqlstream-test-")
-        self._job = SteppedJob(session, self._traits, self._directory, frozenset(self._moved_by_rows))
+        make = SteppedJob if streaming or not runs_quickly(self._traits) else QuickJob
+        self._job = make(session, self._traits, self._directory, frozenset(self._moved_by_rows))
         self._late = LateCount(counted=self._job.counts_late_rows)
         self._clock_ms = 0
         self._seen: dict[str, int] = {}

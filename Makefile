@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -76,6 +76,15 @@ bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
 
 bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
 	@$(BIN)/python -m examples.throughput.kernels
+
+bench-start: java $(READY) ## how long the shell takes to its prompt, a first row and that of a second query
+	@$(BIN)/python -m examples.throughput.shell_start
+
+bench-tests: java $(READY) ## ten tests of a user over one view: from a cold start, and one once warm
+	@$(BIN)/python -m examples.throughput.user_tests
+
+captures: java $(READY) ## scripted sessions of the shell and a failing test, as text and SVG for docs/
+	@$(BIN)/python -m docs.captures
 
 bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second
 	@$(BIN)/python -m examples.throughput.lookups

@@ -175,11 +175,10 @@ def tick(directory: Path, number: int, clock_ms: int) -> None:
 
 def _of_step(spark: SparkSession, folder: Path, ddl: str, steps: StepFolder) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
     from sqlstream.udfs.spark.steps import RowsOfStep
 
-    schema = StructType.fromDDL(ddl)
+    schema = spark.createDataFrame([], ddl).schema
     rows = RowsOfStep(steps, str(folder), to_arrow_schema(schema, timezone="UTC"))
     return spark.range(0, 1, 1, 1).mapInArrow(rows.rows, schema)
 

@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors import Environment
 from sqlstream.connectors import test as test_connector
@@ -21,18 +21,18 @@ from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
+from sqlstream.planner.operators.lookup_steps import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan
 from sqlstream.planner.physical.clocks import stateful_nodes
-from sqlstream.planner.operators.lookup_steps import lookup_nodes
 from sqlstream.runner import SessionSources
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob, SteppedRuntime
 from sqlstream.types import parse_type
-from sqlstream.udfs.spark.steps import NewestTime, RowsOfStep, SteppedProcessor, StepFolder
+from sqlstream.udfs.spark.steps import NewestTime, StepFolder, SteppedProcessor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class _Mark:
 class _QuickRuntime(SteppedRuntime):
     """``folder``: where workers look for the step. ``users``: what of users' code the plan calls."""
 
-    folder: StepFolder = StepFolder("")
+    folder: StepFolder = field(default_factory=lambda: StepFolder(""))
     marks: list[_Mark] = field(default_factory=list, compare=False)
     operators_of_steps: list[int] = field(default_factory=list, compare=False)
     users: list[object] = field(default_factory=list, compare=False)
@@ -87,12 +87,11 @@ class _QuickRuntime(SteppedRuntime):
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
         from pyspark import cloudpickle
         from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import StructType
 
         from sqlstream.udfs.spark.adapter import OUTPUT
 
         self.operators_of_steps.append(number)
-        schema = StructType.fromDDL(OUTPUT)
+        schema = self.spark.createDataFrame([], OUTPUT).schema
         output = to_arrow_schema(schema, timezone="UTC")
         pickled = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
         called = SteppedProcessor(pickled, number, self.folder, output)
@@ -140,7 +139,7 @@ class _Settings:
     spark: SparkSession
     key_groups: int
     moved_by_rows: frozenset[str]
-    settings: tuple[tuple[str, ...], ...]
+    settings: tuple[tuple[str, str | None], ...]
 
 
 _kept: list[_Lowered] = []
@@ -221,22 +220,26 @@ class QuickJob(SteppedJob):
         """There is one partition, and its state is not Spark's."""
 
     def process(self, flush: Flush) -> None:
+        """Watermarks alone compute nothing but what waits for them."""
         assert self._lowered is not None, "start the job first"
-        self._number += 1
-        for name, rows in flush.rows.items():
-            test_connector.feed(self._directory, self._tables[name.casefold()], self._number, rows)
-        if flush.clock_ms is not None:
-            test_connector.tick(self._directory, self._number, flush.clock_ms)
         try:
             if flush.rows or flush.clock_ms is not None:
+                self._bring(flush)
                 self._compute(self._lowered)
             self._lift(self._lowered, flush)
-            while self._rises(self._lowered):
+            if self._rises(self._lowered):
                 self._number += 1
                 self._compute(self._lowered)
         except Exception as error:
             self.stop()
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
+
+    def _bring(self, flush: Flush) -> None:
+        self._number += 1
+        for name, rows in flush.rows.items():
+            test_connector.feed(self._directory, self._tables[name.casefold()], self._number, rows)
+        if flush.clock_ms is not None:
+            test_connector.tick(self._directory, self._number, flush.clock_ms)
 
     def _compute(self, lowered: _Lowered) -> None:
         steps = StepFolder(str(self._directory))

@@ -51,11 +51,16 @@ class StreamTest:
     A lookup table is fed with ``rows`` as well; its answers hold for the rows of other tables that come afterwards.
 
     Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
+    ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions and
+    kernels, without a streaming query, and many times as fast.
+
     Within one step the results of a window query on the native gear come out in an order of Spark's, all others in
     theirs; ``keeps_order`` tells the two apart.
     """
 
-    def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto", streaming: bool = True) -> None:
+    def __init__(
+        self, script: str, session: Session, *, watermarks: Watermarks = "auto", streaming: bool = True
+    ) -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
         self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))

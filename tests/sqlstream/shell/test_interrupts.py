@@ -146,6 +146,10 @@ def test_a_running_query_is_sent_to_the_background_and_ended_by_one_key(tmp_path
         shell.send("SHOW VIE\x1aWS;\r")
         shell.expect('"query" goes on in the background')
         shell.expect("view name")  # what was typed while the query ran
+        shell.send("\\plot n\r")
+        shell.expect("watermark|rows in")
+        shell.send("\x1a")
+        shell.expect('"query(-\\d+|_\\d+)?" goes on in the background')
         shell.send("SELECT n + 2 AS k FROM ticks;\r")
         shell.expect(r"\d{5,}\r\n")
         shell.sendintr()

@@ -46,6 +46,7 @@ differential: java $(READY) ## random queries beside models, DuckDB and Spark SQ
 	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
 	@SQLSTREAM_EXAMPLES=3000 $(BIN)/python -m pytest tests/differential/test_without_spark.py
 	@SQLSTREAM_EXAMPLES=20 SQLSTREAM_ALL_GOLDEN=1 $(BIN)/python -m pytest tests/differential/test_on_spark.py
+	@$(BIN)/python -m pytest -o addopts=--import-mode=importlib tests/golden -k "stream and not restart"
 
 endurance: java $(READY) ## an hour of updating queries at 20,000 events per second: memory, state, lag, and no row lost
 	@$(BIN)/python -m examples.throughput.endurance

@@ -74,7 +74,7 @@ def _session(environment: Mapping[str, str]) -> tuple[float, float, float]:
     the second query to its first row."""
     started = time.monotonic()
     with _shell(environment) as shell:
-        shell.expect("sqlstream> ", timeout=_LIMIT_S)
+        shell.expect("sqlstream>", timeout=_LIMIT_S)
         prompt = time.monotonic() - started
         shell.send(f"{_TABLE}\r")
         shell.send(f"{_FIRST}\r")
@@ -82,7 +82,7 @@ def _session(environment: Mapping[str, str]) -> tuple[float, float, float]:
         first = time.monotonic() - started
         shell.sendintr()
         shell.expect("stopped", timeout=_LIMIT_S)
-        shell.expect("sqlstream> ", timeout=_LIMIT_S)
+        shell.expect("sqlstream>", timeout=_LIMIT_S)
         asked = time.monotonic()
         shell.send(f"{_SECOND}\r")
         _row(shell, "second")

@@ -32,6 +32,7 @@ from sqlstream.options import (
 )
 from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.planner.properties import changelog_text
 from sqlstream.types import STRING as STRING_TYPE
 from sqlstream.types import TIMESTAMP, DataType
 from sqlstream.udfs.kernel import ROW_KIND
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from sqlstream.udfs.spark.steps import StepFolder
 
 OUTSIDE_A_TEST = "SS515"
+
+TAKES = "test.takes"
 
 _TICKS = "ticks"
 _TICK_DDL = "processing_time_ms BIGINT"
@@ -73,6 +76,7 @@ _FAILURES = OptionKind("number", "'always', or how many requests fail", _failure
 _OPTIONS = (
     Option("role", one_of("table", "lookup"), "What the table is for: a stream, or answers to lookups.", "table"),
     Option("changelog-mode", STRING, "The kinds of rows that come, such as I,UB,UA,D.", "I", sink=True),
+    Option(TAKES, STRING, "The kinds of rows that INSERT may write, such as I,UA,D.", sink=True),
     Option("test.misses-first", integer(), "So many times a key finds nothing at first.", "0"),
     Option("test.delay", _DELAY, "How long an answer to a lookup takes, such as 501 ms or random 0-4 ms.", "0"),
     Option("test.delay-column", NAME, "The column with the milliseconds that an answer takes."),
@@ -222,7 +226,10 @@ def _keep(folder: Path, batch: DataFrame, number: int) -> None:
 
 
 def _takes_changes(table: Table) -> frozenset[RowKind]:
-    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise."""
+    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise. In
+    place of the table of a script it takes what that one does."""
+    if (declared := table.option(TAKES)) is not None:
+        return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))
     if table.changelog != APPEND_ONLY:
         return table.changelog
     return UPSERT if table.primary_key else ALL_KINDS

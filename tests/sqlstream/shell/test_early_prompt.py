@@ -53,7 +53,7 @@ def test_a_wrong_option_ends_the_prompt_with_its_message(tmp_path):
         timeout=120, encoding="utf-8",
     )  # fmt: skip
     try:
-        shell.expect("sqlstream> ")
+        shell.expect("sqlstream>")
         shell.expect("no.such")
         shell.expect(pexpect.EOF)
     finally:

@@ -169,7 +169,7 @@ def capture_shell(album: Album, folder: Path) -> None:
     with _running(["shell"], album.width, folder) as shell:
         shell.wait("^sqlstream>")
         shell.type(f"{_TABLE}\r")
-        shell.wait("^OK")
+        shell.wait("^OK", 0)
         shell.type("SELECT us")
         shell.wait("user_id +BIGINT")
         shell.type(" FROM clicks" + "\x1b[D" * len(" FROM clicks"))

@@ -17,6 +17,7 @@ from prompt_toolkit.lexers import Lexer
 
 from sqlstream.shell import GREETING
 from sqlstream.shell.line_editor import LineEditor, history_file, line_editor, sql_lexer, wants_vi_keys
+from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -99,12 +100,15 @@ def interact_at_once(
 ) -> int:
     """The shell on the terminal of this process. ``open_session`` may raise what the options of the command do."""
 
+    keep_stderr()
+    out = sys.stdout  # while the prompt stands, that is what writes above it
+
     def arrive() -> tuple[Shell, Completer]:
         from sqlstream.shell.completer import completer_of
         from sqlstream.shell.loop import Shell
 
         session = open_session()
-        return Shell(session, style=style, parameters=parameters), completer_of(session)
+        return Shell(session, out, style, parameters), completer_of(session)
 
     arriving = Arriving(arrive)
     editor = line_editor(

@@ -45,13 +45,31 @@ def test_what_kept_it_from_coming_is_raised_where_it_is_waited_for():
         Arriving(make).shell()
 
 
-def test_a_wrong_option_ends_the_prompt_with_its_message(tmp_path):
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm",
+def test_what_is_typed_at_once_runs_and_its_result_is_shown(tmp_path):
+    shell = shell_in(tmp_path)
+    try:
+        shell.expect("sqlstream>")
+        shell.send("SHOW VIEWS;\r")
+        shell.expect("view name")
+        shell.send("SHOW NOTHING;\r")
+        shell.expect("SS101")
+        shell.send("quit\r")
+        shell.expect(pexpect.EOF)
+    finally:
+        shell.close(force=True)
+
+
+def shell_in(folder: Path, *options: str) -> pexpect.spawn:
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder), "TERM": "xterm",
                    "PYTHONPATH": str(ROOT), "PROMPT_TOOLKIT_NO_CPR": "1"}  # fmt: skip
-    shell = pexpect.spawn(
-        sys.executable, ["-m", "sqlstream", "shell", "--set", "no.such=1"], env=environment, cwd=tmp_path,
-        timeout=120, encoding="utf-8",
+    return pexpect.spawn(
+        sys.executable, ["-m", "sqlstream", "shell", *options], env=environment, cwd=folder, timeout=200,
+        encoding="utf-8",
     )  # fmt: skip
+
+
+def test_a_wrong_option_ends_the_prompt_with_its_message(tmp_path):
+    shell = shell_in(tmp_path, "--set", "no.such=1")
     try:
         shell.expect("sqlstream>")
         shell.expect("no.such")

@@ -1,8 +1,8 @@
 """How long the shell makes somebody wait: for the prompt, for the first row, and for that of a second query.
 
-``python -m examples.throughput.shell_start`` drives a shell in a terminal, with the class archive, where there is one
-(``python -m sqlstream.class_archive``), and without, and prints a table. Each line is a process of its own, and the
-best of several, because the machine has other work; ``--times 1`` takes one.
+``python -m examples.throughput.shell_start`` drives a shell in a terminal, with a class archive
+(``python -m sqlstream.class_archive``), which it makes, and without, and prints a table. Each line is a process of its
+own, and the best of several, because the machine has other work; ``--times 1`` takes one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pexpect
-
-from sqlstream.spark.tuning.archived_classes import archive_file
 
 PROMPT_S, FIRST_S, SECOND_S = 0.5, 10.0, 3.0
 """Targets."""
@@ -43,12 +41,15 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--times", type=int, default=3, help="of each measurement")
     times = options.parse_args().times
-    archive = archive_file()
-    print(f"the best of {times}; load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+    load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"the best of {times}; load of the machine before: {load}\n")
     print("| | prompt | first row since the start | first row of the second query |")
-    print("|---|---|---|---|")
-    if archive is not None and archive.exists():
-        print(_line("with the class archive", {}, times))
+    print("|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as cache:  # the archive of the user stays as it is
+        variables = {"XDG_CACHE_HOME": cache}
+        command = [sys.executable, "-m", "sqlstream.class_archive"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **variables})
+        print(_line("with the class archive", variables, times), flush=True)
     with tempfile.TemporaryDirectory() as nothing:
         print(_line("without the class archive", {"XDG_CACHE_HOME": nothing}, times))
     empty = _best(lambda: (_empty_spark(),), times)[0]

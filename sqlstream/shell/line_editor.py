@@ -104,7 +104,7 @@ def line_editor(
 
 def _continued(text: str, line: int) -> str:
     """The prompt of a line but the first, with what is open there, as psql has it."""
-    return f"{opened(chr(10).join(text.splitlines()[:line])) or '-'}-> ".rjust(len(PROMPT))
+    return f"{opened(chr(10).join(text.splitlines()[:line]))}-> ".rjust(len(PROMPT))
 
 
 def opened(text: str) -> str:

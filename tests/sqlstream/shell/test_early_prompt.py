@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pexpect
 import pytest
@@ -26,15 +27,17 @@ def test_the_first_prompt_imports_none_of_what_takes_long():
 def test_what_arrives_is_waited_for():
     may_come = Event()
 
+    made: Any = ("shell", "completer")
+
     def make():
         may_come.wait()
-        return "shell", "completer"
+        return made
 
-    arriving = Arriving(make)  # type: ignore[arg-type]
+    arriving = Arriving(make)
     arriving.start()
     assert not arriving.there
     may_come.set()
-    assert (arriving.shell(), arriving.completer) == ("shell", "completer")
+    assert (arriving.shell(), arriving.completer) == made
 
 
 def test_what_kept_it_from_coming_is_raised_where_it_is_waited_for():

@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -50,6 +50,7 @@ differential: java $(READY) ## random queries beside models, DuckDB and Spark SQ
 	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
 	@SQLSTREAM_EXAMPLES=3000 $(BIN)/python -m pytest tests/differential/test_without_spark.py
 	@SQLSTREAM_EXAMPLES=20 SQLSTREAM_ALL_GOLDEN=1 $(BIN)/python -m pytest tests/differential/test_on_spark.py
+	@$(BIN)/python -m pytest -o addopts=--import-mode=importlib tests/golden -k "stream and not restart"
 
 endurance: java $(READY) ## an hour of updating queries at 20,000 events per second: memory, state, lag, and no row lost
 	@$(BIN)/python -m examples.throughput.endurance
@@ -83,6 +84,15 @@ bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
 
 bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
 	@$(BIN)/python -m examples.throughput.kernels
+
+bench-start: java $(READY) ## how long the shell takes to its prompt, a first row and that of a second query
+	@$(BIN)/python -m examples.throughput.shell_start
+
+bench-tests: java $(READY) ## ten tests of a user over one view: from a cold start, and one once warm
+	@$(BIN)/python -m examples.throughput.user_tests
+
+captures: java $(READY) ## scripted sessions of the shell and a failing test, as text and SVG for docs/
+	@$(BIN)/python -m docs.captures
 
 bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second
 	@$(BIN)/python -m examples.throughput.lookups

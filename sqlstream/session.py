@@ -171,7 +171,7 @@ class Session:
 
     def _unit_test(self, test: nodes.UnitTest) -> Rows:
         harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
-        difference = harness.run_unit_test(test, self)
+        difference = harness.run_unit_test(test, self).difference
         if difference is not None:
             message = f'unit test "{test.name}" of view "{test.view}" fails'
             raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)

@@ -191,6 +191,12 @@ class Streams:
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
         pass
 
+    def timed(self, rows, column, delay_ms, table):
+        return rows.withWatermark(column, f"{delay_ms} milliseconds")
+
+    def stepped(self, blobs, processor, number):
+        return None
+
     def event_time_from_rows(self, name: str) -> bool:
         return self.from_rows
 

@@ -79,6 +79,16 @@ class Runtime(Protocol):
         it, the lowest first; they are numbered from the top."""
         ...
 
+    def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
+        """The rows, of which the newest time in ``column`` less ``delay_ms`` is a watermark of the query: that of the
+        table, or of the clock where that is None."""
+        ...
+
+    def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
+        """What the processor of operator ``number`` gives where state is kept from step to step of a test; None where
+        Spark keeps it."""
+        ...
+
     def event_time_from_rows(self, table: str) -> bool:
         """True where rows move the watermark of the table, as declared; False where control rows alone do."""
         ...

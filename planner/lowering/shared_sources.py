@@ -90,6 +90,12 @@ class SharedSources:
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
         self._runtime.runs(numbers, processor)
 
+    def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
+        return self._runtime.timed(rows, column, delay_ms, table)
+
+    def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
+        return self._runtime.stepped(blobs, processor, number)
+
     def event_time_from_rows(self, table: str) -> bool:
         return self._runtime.event_time_from_rows(table)
 

@@ -82,7 +82,7 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
     data = rows.select("*", _event_time(node, from_rows, passing).alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     united = observed(_control_rows(node, rows, context).union(data), node, step.metric)
-    united = united.withWatermark(EVENT_TIME, f"{node.delay_ms} milliseconds")
+    united = context.runtime.timed(united, EVENT_TIME, node.delay_ms, node.table)
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))
 

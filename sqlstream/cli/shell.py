@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 
 import click
@@ -56,4 +58,6 @@ def command(
     with importable(Path.cwd()):
         texts = [require_text(text, "-c") for text in commands]
         given = pairs(parameters, "--param")
-        return run_shell(open_session(master, settings), files, texts, style=style, stays=stays, parameters=given)
+        # Opened perhaps on another thread, which must know the profile of the command line.
+        opening = partial(copy_context().run, open_session, master, settings)
+        return run_shell(opening, files, texts, style=style, stays=stays, parameters=given)

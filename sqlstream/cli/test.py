@@ -80,6 +80,7 @@ class _Wanted:
     "--restarts", type=click.Choice(tuple(_RESTARTS)), default="none", show_default=True,
     help="Which stream blocks also run with restarts between their steps.",
 )  # fmt: skip
+@click.option("--streaming", is_flag=True, help="Run tests as streaming queries of Spark, as in production: slower.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
 @click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
@@ -94,6 +95,7 @@ def command(
     watch: bool,
     processes: int,
     restarts: str,
+    streaming: bool,
     junit: Path | None,
     report: Path | None,
     settings: tuple[str, ...],
@@ -112,7 +114,7 @@ def command(
             require_writable(file)
     project = current_project()
     _check_settings(given, project)
-    run = _Run(How(bless, given, project), processes, until_failure, junit, report)
+    run = _Run(How(bless, given, project, streaming), processes, until_failure, junit, report)
     failed = run.all(items)
     if watch:
         from sqlstream.cli.watching import watched

@@ -32,6 +32,7 @@ from sqlstream.options import (
 )
 from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.planner.properties import changelog_text
 from sqlstream.types import STRING as STRING_TYPE
 from sqlstream.types import TIMESTAMP, DataType
 from sqlstream.udfs.kernel import ROW_KIND
@@ -40,10 +41,16 @@ from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlstream.udfs.spark.steps import StepFolder
 
 OUTSIDE_A_TEST = "SS515"
 
+TAKES = "test.takes"
+
+_TICKS = "ticks"
+_TICK_DDL = "processing_time_ms BIGINT"
 _CLOCK = Column("__processing_time", TIMESTAMP)
 _KIND = Column(ROW_KIND, STRING_TYPE)
 
@@ -69,6 +76,7 @@ _FAILURES = OptionKind("number", "'always', or how many requests fail", _failure
 _OPTIONS = (
     Option("role", one_of("table", "lookup"), "What the table is for: a stream, or answers to lookups.", "table"),
     Option("changelog-mode", STRING, "The kinds of rows that come, such as I,UB,UA,D.", "I", sink=True),
+    Option(TAKES, STRING, "The kinds of rows that INSERT may write, such as I,UA,D.", sink=True),
     Option("test.misses-first", integer(), "So many times a key finds nothing at first.", "0"),
     Option("test.delay", _DELAY, "How long an answer to a lookup takes, such as 501 ms or random 0-4 ms.", "0"),
     Option("test.delay-column", NAME, "The column with the milliseconds that an answer takes."),
@@ -145,9 +153,43 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     folder = _inputs(environment.directory, table)
     _require_test(folder, table)
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
-    names = [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK)]
-    kinds = [quoted(_KIND.name)] if table.changelog != APPEND_ONLY else []
-    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names, *kinds)
+    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
+
+
+def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
+    """The same columns of the rows of one step, anew each time that the DataFrame is computed."""
+    schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
+    return _of_step(spark, _inputs(Path(steps.path), table), schema, steps).select(*_names(table, columns))
+
+
+def ticks_of_step(spark: SparkSession, steps: StepFolder) -> DataFrame:
+    """The tick of the step, as ``ControlRows.clock`` has it."""
+    return _of_step(spark, Path(steps.path) / _TICKS, _TICK_DDL, steps)
+
+
+def tick(directory: Path, number: int, clock_ms: int) -> None:
+    """The tick of step ``number``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = directory / _TICKS
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"processing_time_ms": [clock_ms]}), folder / f"{number:09d}.parquet")
+
+
+def _of_step(spark: SparkSession, folder: Path, ddl: str, steps: StepFolder) -> DataFrame:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from sqlstream.udfs.spark.steps import RowsOfStep
+
+    schema = spark.createDataFrame([], ddl).schema
+    rows = RowsOfStep(steps, str(folder), to_arrow_schema(schema, timezone="UTC"))
+    return spark.range(0, 1, 1, 1).mapInArrow(rows.rows, schema)
+
+
+def _names(table: Table, columns: tuple[str, ...]) -> list[str]:
+    kinds = [_KIND] if table.changelog != APPEND_ONLY else []
+    return [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK, *kinds)]
 
 
 def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
@@ -184,7 +226,10 @@ def _keep(folder: Path, batch: DataFrame, number: int) -> None:
 
 
 def _takes_changes(table: Table) -> frozenset[RowKind]:
-    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise."""
+    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise. In
+    place of the table of a script it takes what that one does."""
+    if (declared := table.option(TAKES)) is not None:
+        return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))
     if table.changelog != APPEND_ONLY:
         return table.changelog
     return UPSERT if table.primary_key else ALL_KINDS

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -160,10 +161,10 @@ def _position(name: str, names: tuple[str, ...]) -> int:
     raise ValueError(f'needs a column of the query, and "{name}" is none: it has {", ".join(names)}')
 
 
-def draw(query: Query, chart: Chart, out: TextIO) -> None:
-    """The chart while the query runs, in place; its last state stays. Ctrl-C interrupts."""
+def draw(query: Query, chart: Chart, tables: Iterator[pa.Table], out: TextIO) -> None:
+    """The chart of the query's ``tables`` while they come, in place; its last state stays. Ctrl-C interrupts."""
     try:
-        follow_on(out, _Shown(query, chart))
+        follow_on(out, _Shown(query, chart, tables))
     finally:
         size = shutil.get_terminal_size()
         out.write(chart.drawn(size.columns, _height(size.lines), colours=out.isatty()) + "\n")
@@ -178,12 +179,13 @@ def _height(lines: int) -> int:
 class _Shown:
     query: Query
     chart: Chart
+    tables: Iterator[pa.Table]
 
     def __post_init__(self) -> None:
         self._status = JobStatus(self.query.job)
 
     def follow(self) -> None:
-        for table in self.query.tables() if self.query.is_updating else self.query.batches():
+        for table in self.tables:
             self.chart.add(table)
 
     def __rich__(self) -> RenderableType:

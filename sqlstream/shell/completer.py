@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
 from sqlstream.planner.completion import Suggestion, Vocabulary, complete
 from sqlstream.shell.commands import SHORT, TAKES_PATH
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
 
 _MOST = 200
 _PATHS = ("path", "url")
@@ -47,6 +51,13 @@ class SqlCompleter(Completer):
         elif name.startswith("\\d"):
             catalog, start = self._vocabulary.catalog, -len(argument)
             yield from (Completion(n, start) for n in catalog.relation_names() if n.startswith(argument))
+
+
+def completer_of(session: Session) -> SqlCompleter:
+    """With what the session has to choose from."""
+    from sqlstream.vocabulary import SessionVocabulary
+
+    return SqlCompleter(SessionVocabulary(session.workspace))
 
 
 def _completion(suggestion: Suggestion, at: int) -> Completion:

@@ -1,28 +1,32 @@
-"""The line editor: several lines until ``;``, history on disk, colours."""
+"""The line editor: several lines until ``;``, history on disk, colours.
+
+The prompt stands before the rest of the product is imported, so this module imports next to nothing of it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
-from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.output import Output
 
-from sqlstream.secrets import shown_script
-from sqlstream.shell.highlighting import SqlStreamLexer
-from sqlstream.shell.statements import is_blank, split
 from sqlstream.user_folders import config_folder, is_there, made, state_folder
 
 PROMPT = "sqlstream> "
-_CONTINUED = "        -> "
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 def history_file() -> Path | None:
@@ -59,6 +63,12 @@ def wants_vi_keys() -> bool:
     return any(line.split() == ["set", "editing-mode", "vi"] for line in lines)
 
 
+class LineEditor(PromptSession[str]):
+    """``offered`` is what Tab types at the empty prompt, besides completing."""
+
+    offered: str | None = None
+
+
 def line_editor(
     history: Path | None,
     source: Input | None = None,
@@ -66,16 +76,18 @@ def line_editor(
     completer: Completer | None = None,
     *,
     vi_keys: bool = False,
-) -> PromptSession[str]:
-    """``history``: None where it lasts as long as the editor. ``source`` and ``screen`` default to the terminal."""
-    return PromptSession(
+    lexer: Callable[[], Lexer | None] | None = None,
+) -> LineEditor:
+    """``history``: None where it lasts as long as the editor. ``source`` and ``screen`` default to the terminal.
+    ``lexer``: the colours at that moment."""
+    editor = LineEditor(
         PROMPT,
         multiline=True,
-        prompt_continuation=_CONTINUED,
+        prompt_continuation=lambda width, line, wraps: _continued(editor.default_buffer.text, line),
         history=InMemoryHistory() if history is None else HistoryWithoutSecrets(str(history)),
         auto_suggest=AutoSuggestFromHistory(),
-        lexer=PygmentsLexer(SqlStreamLexer),
-        key_bindings=_bindings(),
+        lexer=DynamicLexer(lexer or sql_lexer),
+        key_bindings=_bindings(lambda: editor.offered),
         completer=completer,
         complete_in_thread=True,
         complete_while_typing=True,
@@ -87,12 +99,45 @@ def line_editor(
         input=source,
         output=screen,
     )
+    return editor
+
+
+def _continued(text: str, line: int) -> str:
+    """The prompt of a line but the first, with what is open there, as psql has it."""
+    return f"{opened(chr(10).join(text.splitlines()[:line]))}-> ".rjust(len(PROMPT))
+
+
+def opened(text: str) -> str:
+    """The quote or bracket that the end of the text is inside of; empty for none."""
+    from sqlstream.grammar.pieces import pieces
+
+    brackets: list[str] = []
+    for piece in pieces(text):
+        if piece.is_open and not piece.text.startswith("--"):
+            return piece.text.lstrip("rR")[:1]
+        if piece.text in _CLOSED_BY:
+            brackets.append(piece.text)
+        elif piece.text in _CLOSED_BY.values() and brackets and _CLOSED_BY[brackets[-1]] == piece.text:
+            brackets.pop()
+    return brackets[-1] if brackets else ""
+
+
+@cache
+def sql_lexer() -> Lexer:
+    """The colours of SQL."""
+    from prompt_toolkit.lexers import PygmentsLexer
+
+    from sqlstream.shell.highlighting import SqlStreamLexer
+
+    return PygmentsLexer(SqlStreamLexer)
 
 
 class HistoryWithoutSecrets(FileHistory):
     """Statements with secrets are remembered while the shell runs, and not written to the file."""
 
     def store_string(self, string: str) -> None:
+        from sqlstream.secrets import shown_script
+
         if shown_script(string) == string:
             with suppress(OSError):  # a full disk ends no shell
                 super().store_string(string)
@@ -100,12 +145,18 @@ class HistoryWithoutSecrets(FileHistory):
 
 def is_finished(text: str) -> bool:
     """Whether Enter hands the text over: its last statement or command ends."""
+    from sqlstream.shell.statements import is_blank, split
+
     parts, rest = split(text)
     return is_blank(text) or (bool(parts) and is_blank(text, rest))
 
 
-def _bindings() -> KeyBindings:
+def _bindings(offered: Callable[[], str | None]) -> KeyBindings:
     bindings = KeyBindings()
+
+    @bindings.add("tab", filter=Condition(lambda: bool(offered()) and not get_app().current_buffer.text))
+    def _tab(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text((offered() or "").strip())
 
     @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:

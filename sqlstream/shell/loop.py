@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 import click
-from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import clear
 
@@ -29,11 +28,14 @@ from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
-from sqlstream.shell.chart import Chart, Plot, draw
+from sqlstream.shell import GREETING, UNREADABLE_FILE
+from sqlstream.shell.chart import Chart, Plot
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
+from sqlstream.shell.hints import TAKE_IT, mended
 from sqlstream.shell.interrupts import Stopped, unbroken
+from sqlstream.shell.line_editor import LineEditor
 from sqlstream.shell.lineage import COLUMNS, lineage_rows
 from sqlstream.shell.showing import Showing
 from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
@@ -41,8 +43,6 @@ from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.statements.defining import define
 from sqlstream.udfs.texts import reason_of
-
-UNREADABLE_FILE = "SS544"
 
 _WATCH_SECONDS = "2"
 _SECONDS = re.compile(r"\d{1,6}(\.\d+)?")
@@ -89,25 +89,34 @@ class Shell:
         self._began = 0.0
         self._last = self._last_query = self._last_insert = ""
         self.failures = 0
+        self.mended: str | None = None
+        """What was typed last, with the one thing that its error suggests."""
 
     # --- reading ---
 
-    def interact(self, editor: PromptSession[str]) -> None:
-        """Read from the terminal until Ctrl-D or quit. Jobs that fail meanwhile are told of above the prompt."""
-        self._say('sqlstream: statements end with ";". "help" tells more, Ctrl-D leaves.')
+    def interact(self, editor: LineEditor, typed: str | None = None) -> None:
+        """Read from the terminal until Ctrl-D or quit. Jobs that fail meanwhile are told of above the prompt.
+
+        ``typed``: what somebody has typed already, at a prompt before this one.
+        """
+        if typed is None:
+            self._say(GREETING)
         self._background.watch(lambda: self._prompting)
         self._showing.keys = editor.app.input
         goes_on = True
         while goes_on:
             try:
                 self._background.tell()
-                text = self._prompted(editor)
+                text, typed = self._prompted(editor) if typed is None else typed, None
                 goes_on = text is not None and self.run(text)
             except KeyboardInterrupt:  # wherever it comes: it ends no shell
                 continue
 
-    def _prompted(self, editor: PromptSession[str]) -> str | None:
+    def _prompted(self, editor: LineEditor) -> str | None:
         """What was typed; None for Ctrl-D."""
+        if self.mended is not None:
+            self._tell(TAKE_IT)
+        editor.offered = self.mended
         with patch_stdout(raw=True):
             self._prompting = True
             try:
@@ -148,13 +157,16 @@ class Shell:
 
     def _run(self, parts: Iterable[ShellEntry]) -> bool:
         for entry in parts:
+            self.mended = None
             try:
                 if entry.command is None:
                     self._statements(entry.piece)
                 elif not self._command(entry):
                     return False
             except SqlStreamError as error:
-                self._fail(str(entry.located(error)))
+                located = entry.located(error)
+                self._fail(str(located))
+                self.mended = mended(located)
             except Stopped:
                 return True  # what stands behind it was typed with it
             except KeyboardInterrupt:
@@ -307,15 +319,12 @@ class Shell:
         query = self._executed(statement, self._last_query)
         assert isinstance(query, Query)
         try:
-            draw(query, Chart.of(query, plot), self._display.out)
+            chart = Chart.of(query, plot)
         except ValueError as error:
-            raise wrong_command(command, str(error)) from None
-        except KeyboardInterrupt:
-            self._say("stopped")
-            raise Stopped from None
-        finally:
             with unbroken():
                 query.stop()
+            raise wrong_command(command, str(error)) from None
+        self._showing.draw(query, chart)
 
     def _last_of(self, command: Command) -> str:
         if not self._last:

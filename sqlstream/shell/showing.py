@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from os import isatty
@@ -26,6 +27,7 @@ from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
 from sqlstream.settings import RESULT_MODE
+from sqlstream.shell.chart import Chart, draw
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs, name_in_statement
 from sqlstream.shell.feed import Feed
@@ -69,14 +71,27 @@ class Showing:
         """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
         as_table = is_shown_as_table(query, self._session.workspace.settings)
         tables = query.tables() if as_table else query.batches()
+        self._follow(query, tables, as_table, lambda rows: self._show_tables(query, rows, as_table))
+
+    def draw(self, query: Query, chart: Chart) -> None:
+        """Its rows as a chart; Ctrl-C and Ctrl-Z as with any query."""
+        as_table = query.is_updating
+        tables = query.tables() if as_table else query.batches()
+        self._began = time.monotonic()
+        self._follow(query, tables, as_table, lambda rows: draw(query, chart, rows, self._display.out))
+
+    def _follow(
+        self, query: Query, tables: Iterator[pa.Table], as_table: bool, show: Callable[[Iterator[pa.Table]], None]
+    ) -> None:
+        """Show the tables until they end, Ctrl-C stops the query, or Ctrl-Z sends it to the background."""
         with self._stopped_by_ctrl_c(query.job), self._listening() as leave:
             if leave is None:
-                return self._show_tables(query, tables, as_table)
+                return show(tables)
             feed, sent_back = Feed(tables, leave), False
             try:
                 while not sent_back:
                     try:
-                        return self._show_tables(query, iter(feed), as_table)
+                        return show(iter(feed))
                     except SentBack:
                         leave.clear()
                         sent_back = self._send_back(query, feed, as_table)

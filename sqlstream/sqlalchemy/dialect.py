@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlstream.session import Session
 
 _IN_MEMORY = {"connector": "memory"}
-_GONE = ("SS464", "SS481", "SS484")
+_GONE = ("SS464", "SS481", "SS471")
 
 
 class SqlStreamDialect(Reflection):

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream import connectors
+from sqlstream.connectors.test import TAKES
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_query
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.binder.values import ONE_ROW
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View, Watermark
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import bound_plan
 from sqlstream.table_uses import looked_up_tables, scanned_tables
@@ -29,13 +31,15 @@ _TEST = "test"
 
 def mocked(table: Table) -> Table:
     """The table with the connector ``test``: the same columns, keys, changes and event time. METADATA columns are
-    among its rows; a table that lookups ask is one here, too."""
+    among its rows; a table that lookups ask is one here, too, and INSERT may write the kinds of rows that it may there.
+    """
     kind = connectors.connector(table.connector)
     if kind.name == _TEST:
         return table
     columns = tuple(replace(c, metadata_key=None) if kind.is_source else c for c in table.columns)
     role = (("role", "lookup"),) if kind.answers(table) else ()
-    return replace(table, columns=columns, connector=_TEST, options=role, bounded=False, streamed=not role)
+    takes = ((TAKES, changelog_text(kind.takes_changes(table))),) if kind.is_sink and not role else ()
+    return replace(table, columns=columns, connector=_TEST, options=(*role, *takes), bounded=False, streamed=not role)
 
 
 def table_in_place_of(view: View, workspace: Workspace) -> Table:

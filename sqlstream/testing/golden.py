@@ -11,7 +11,7 @@ from sqlstream.grammar import parse_script, to_sql
 from sqlstream.grammar.nodes import CreateMaterializedView
 from sqlstream.session import Session
 from sqlstream.statements.defining import define
-from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, restart_points, steps_of
+from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, restart_points, steps_of
 from sqlstream.testing.golden_stream import Saved, StepOutcome, StreamRun
 from sqlstream.testing.line_rows import LineComparison
 from sqlstream.testing.mocks import define_mocked
@@ -45,13 +45,15 @@ def run_block(
     restart: bool = False,
     folder: Path | None = None,
     sessions: SessionFactory = LocalSession,
+    streaming: bool = False,
 ) -> Outcome:
     """Run one block of a file after the ``statement`` and ``script`` blocks before it; ``restart`` a stream before
     some inputs. ``folder`` is the one that names of files are relative to.
 
-    Straight through, output is asked for after each step; with restarts only before these and at the end, so that the
-    steps between go in as few micro-batches as show no difference. Lookups see one: they ask once for equal keys that
-    come together.
+    Straight through, output is asked for after each step that may give some; with restarts only before these and at
+    the end, so that the steps between go in as few micro-batches as show no difference. Lookups see one: they ask once
+    for equal keys that come together. Runs with restarts are streaming queries, others with ``streaming`` alone (see
+    ``StreamTest``).
     """
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"
@@ -60,7 +62,7 @@ def run_block(
         prepare(blocks[:index], session, here)
         sql = _sql_of(block, session, here)
         if block.kind == "stream":
-            return _stream(block, sql, session, here, restart=restart)
+            return _stream(block, sql, session, here, restart=restart, streaming=streaming)
         lines = _RUNNERS[block.kind](block, sql, session)
     return Outcome(lines, lines == block.expected, block.expected)
 
@@ -151,12 +153,30 @@ _RUNNERS: dict[str, Callable[[Block, str, Session], tuple[str, ...]]] = {
 }
 
 
-def _stream(block: Block, sql: str, session: Session, folder: Path, *, restart: bool) -> Outcome:
+def _stream(block: Block, sql: str, session: Session, folder: Path, *, restart: bool, streaming: bool) -> Outcome:
     steps = steps_of(block)
-    runs = _runs(len(steps), restart_points(block) if restart else range(1, len(steps)))
-    with StreamTest(sql, session) as test:
+    if restart:
+        return _streamed(block, sql, session, folder, restart_points(block), restart=True, streaming=True)
+    apart, asked = range(1, len(steps)), _asked(block, steps)
+    outcome = _streamed(block, sql, session, folder, asked, restart=False, streaming=streaming)
+    if outcome.matches or len(asked) == len(apart):
+        return outcome
+    return _streamed(block, sql, session, folder, apart, restart=False, streaming=streaming)
+
+
+def _asked(block: Block, steps: Sequence[Step]) -> list[int]:
+    """Before which steps output is asked for: not between two after which nothing is to come, as nothing after both is
+    nothing after either. What a table has after a step may go with the next."""
+    return [i for i in range(1, len(steps)) if block.options.table or steps[i - 1].output or steps[i].output]
+
+
+def _streamed(
+    block: Block, sql: str, session: Session, folder: Path, starts: Iterable[int], *, restart: bool, streaming: bool
+) -> Outcome:
+    steps = steps_of(block)
+    with StreamTest(sql, session, streaming=streaming) as test:
         run = StreamRun(test, block.options, folder, restarts=restart)
-        outcomes = [outcome for each in runs for outcome in run.steps(steps[each])]
+        outcomes = [outcome for each in _runs(len(steps), starts) for outcome in run.steps(steps[each])]
     run.check_changelog()
     lines = tuple(line for outcome in outcomes for line in (f"> {outcome.words}", *outcome.written))
     expected = tuple(line for outcome in outcomes for line in (f"> {outcome.words}", *outcome.expected))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.jobs.reports.progress import late_rows
-
 if TYPE_CHECKING:
     from sqlstream.testing.buffer import Flush
     from sqlstream.testing.stepped_job import SteppedJob
@@ -39,12 +37,14 @@ class LateCount:
         if not late and not self.counted:
             job.process(flush)
             return
-        job.new_reports()  # those of earlier batches
+        if self.counted:
+            job.late_rows()  # those of earlier batches
+            job.process(flush)
+            self.rows += job.late_rows()
+            return
+        job.new_reports()
         job.process(flush)
         reports = job.new_reports()
-        if self.counted:
-            self.rows += sum(map(late_rows, reports))
-            return
         operators = [operator for report in reports for operator in report["stateOperators"]]
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in operators)
         updated = sum(operator["numRowsUpdated"] for operator in operators)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from sqlstream.grammar import to_sql
-from sqlstream.grammar.quoting import quote_name
+from sqlstream.grammar.quoting import quote_name, quote_string
 from sqlstream.statements.mocking import MockedRows, Typed
 from sqlstream.testing.changelog import Row
+from sqlstream.testing.spelling import spell_row
 from sqlstream.testing.values import from_arrow, to_arrow
 from sqlstream.types import DataType
 
@@ -114,6 +118,31 @@ def _time(text: str, type_: DataType) -> str:
     except (TypeError, ValueError) as error:
         raise _Other from error
     return text
+
+
+def values_text(rows: Sequence[Row], types: Sequence[DataType]) -> str:
+    """A query that gives the rows, as EXPECTED has it. ValueError where a value has no literal."""
+    if not rows:
+        return f"SELECT {', '.join('NULL' for _ in types)} WHERE FALSE"
+    shown = (f"({', '.join(map(_literal_text, row, types))})" for row in rows)
+    return f"VALUES {', '.join(shown)}"
+
+
+def _literal_text(value: Any, type_: DataType) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case float() if not math.isfinite(value):
+            return f"CAST('{value}' AS {type_.ddl()})"
+        case int() | float() | Decimal():
+            return format(value, "f") if isinstance(value, Decimal) else repr(value)
+        case str() if type_.name == "STRING":
+            return quote_string(value)
+        case datetime() | date():
+            return quote_string(spell_row([value], [type_]).strip('"'))
+    raise ValueError(f"there is no literal of type {type_}: write what is expected by hand")
 
 
 def _rows_of_spark(mock: MockedRows, session: Session) -> list[Row]:

@@ -27,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sqlstream", "golden files of sqlstream")
     group.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
     group.addoption(
+        "--streaming", action="store_true", help="run tests as streaming queries of Spark, as in production: slower"
+    )
+    group.addoption(
         "--restarts",
         choices=tuple(_EVERY),
         default="all",
@@ -104,7 +107,13 @@ class GoldenItem(pytest.Item):
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
-            outcome = run_block(self.file.blocks, self.index, restart=self.restart, folder=self.path.parent)
+            outcome = run_block(
+                self.file.blocks,
+                self.index,
+                restart=self.restart,
+                folder=self.path.parent,
+                streaming=self.config.getoption("--streaming"),
+            )
         if outcome.matches:
             return
         if not self.config.getoption("--bless"):
@@ -158,12 +167,15 @@ class UnitTestItem(pytest.Item):
     def runtest(self) -> None:
         from sqlstream.python_path import importable
         from sqlstream.testing.spark import LocalSession
-        from sqlstream.testing.unit_tests import run_test_of_file
+        from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
 
         with importable(self.path.parent), LocalSession() as session:
-            difference = run_test_of_file(self.path, self.index, session)
-        if difference is not None:
-            raise GoldenMismatch(difference)
+            outcome = run_test_of_file(self.path, self.index, session, streaming=self.config.getoption("--streaming"))
+        if outcome.difference is None:
+            return
+        if not self.config.getoption("--bless"):
+            raise GoldenMismatch(outcome.difference)
+        bless_test_of_file(self.path, self.index, outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):

@@ -18,7 +18,7 @@ from sqlstream.jobs.lifecycle.clock import Clock
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
-from sqlstream.jobs.reports.progress import pending_rows
+from sqlstream.jobs.reports.progress import late_rows, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.repartition import repartition
@@ -224,6 +224,10 @@ class SteppedJob:
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
         """The micro-batches with rows in the sink that are newer than ``after``."""
         return test_connector.written(self._directory, sink.table, after)
+
+    def late_rows(self) -> int:
+        """How many rows were late since the last call, where each is counted."""
+        return sum(map(late_rows, self.new_reports()))
 
     def new_reports(self) -> list[Any]:
         """Spark's reports of the micro-batches since the last call, as far as Spark remembers them."""

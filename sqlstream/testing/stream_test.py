@@ -25,6 +25,7 @@ from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
 from sqlstream.testing.mocks import without_job
 from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.quick_job import QuickJob, runs_quickly
 from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob
 from sqlstream.testing.values import Time, to_arrow, to_ms
@@ -51,11 +52,16 @@ class StreamTest:
     A lookup table is fed with ``rows`` as well; its answers hold for the rows of other tables that come afterwards.
 
     Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
+    ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions and
+    kernels, without a streaming query, and many times as fast.
+
     Within one step the results of a window query on the native gear come out in an order of Spark's, all others in
     theirs; ``keeps_order`` tells the two apart.
     """
 
-    def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
+    def __init__(
+        self, script: str, session: Session, *, watermarks: Watermarks = "auto", streaming: bool = True
+    ) -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
         self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))
@@ -63,7 +69,8 @@ class StreamTest:
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
         self._buffer = Buffer(self._traits.joint, frozenset(self._traits.times))
         self._directory = fast_directory("sqlstream-test-")
-        self._job = SteppedJob(session, self._traits, self._directory, frozenset(self._moved_by_rows))
+        make = SteppedJob if streaming or not runs_quickly(self._traits) else QuickJob
+        self._job = make(session, self._traits, self._directory, frozenset(self._moved_by_rows))
         self._late = LateCount(counted=self._job.counts_late_rows)
         self._clock_ms = 0
         self._seen: dict[str, int] = {}

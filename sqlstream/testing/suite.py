@@ -57,11 +57,13 @@ class Item:
 
 @dataclass(frozen=True)
 class How:
-    """``bless``: what comes out becomes what is expected. ``settings`` as with SET, above those of ``project``."""
+    """``bless``: what comes out becomes what is expected. ``settings`` as with SET, above those of ``project``.
+    ``streaming``: stream blocks are streaming queries of Spark, as in production, and take many times as long."""
 
     bless: bool = False
     settings: Mapping[str, str] | None = None
     project: Project | None = None
+    streaming: bool = False
 
     def session(self) -> Session:
         return LocalSession(self.settings, self.project)
@@ -155,7 +157,9 @@ def _result(item: Item, how: How) -> Result:
 def _golden_test(item: Item, how: How) -> Result:
     blocks = parse_golden(item.path.read_text(encoding="utf-8"))
     block, folder = blocks[item.index], item.path.parent
-    outcome = run_block(blocks, item.index, restart=item.restart, folder=folder, sessions=how.session)
+    outcome = run_block(
+        blocks, item.index, restart=item.restart, folder=folder, sessions=how.session, streaming=how.streaming
+    )
     if outcome.matches:
         return Result(item.id, Verdict.PASS)
     if how.bless and not item.restart:
@@ -177,10 +181,13 @@ def bless(path: Path, blocks: Sequence[Block], index: int, outcome: Outcome) -> 
 
 def _unit_test(item: Item, how: How) -> Result:
     with how.session() as session:
-        difference = unit_tests.run_test_of_file(item.path, item.index, session)
-    if difference is None:
+        outcome = unit_tests.run_test_of_file(item.path, item.index, session, streaming=how.streaming)
+    if outcome.difference is None:
         return Result(item.id, Verdict.PASS)
-    return Result(item.id, Verdict.FAIL, "other rows than expected", detail=difference)
+    if how.bless:
+        unit_tests.bless_test_of_file(item.path, item.index, outcome)
+        return Result(item.id, Verdict.PASS, note="blessed")
+    return Result(item.id, Verdict.FAIL, "other rows than expected", detail=outcome.difference)
 
 
 def _indented(text: str) -> str:

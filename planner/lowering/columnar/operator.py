@@ -147,7 +147,8 @@ def run(
     blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
     processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [link.stage for link in above])
     runtime.runs(tuple(link.number for link in operators), processor)
-    out = _processed(blobs, operator, processor)
+    stepped = runtime.stepped(blobs, processor, operator.number)
+    out = _processed(blobs, operator, processor) if stepped is None else stepped
     for stage, link in enumerate(operators):
         counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
         out = out.observe(f"{METRIC}/{link.number}", *counted)
@@ -240,7 +241,7 @@ def _with_ticks(rows: DataFrame, operator: Running, runtime: Runtime) -> DataFra
     ticks = runtime.clock().select(F.expr(_PASSED).alias("processing_time_ms"))
     if operator.watermark is Watermark.CLOCK:
         shifted = F.expr(f"timestamp_millis(processing_time_ms + {EPOCH_SHIFT_MS}L)")
-        ticks = ticks.select("*", shifted.alias(_TICK_TIME)).withWatermark(_TICK_TIME, "0 milliseconds")
+        ticks = runtime.timed(ticks.select("*", shifted.alias(_TICK_TIME)), _TICK_TIME, 0, None)
     nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema]
     tick = F.expr("processing_time_ms * 1000L").alias(TICK)
     return rows.select("*", F.lit(None).cast("BIGINT").alias(TICK)).union(ticks.select(*nulls, tick))

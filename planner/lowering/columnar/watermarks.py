@@ -48,5 +48,5 @@ def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtim
     blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
     timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), told.source, told.metric)
-    timed = timed.withWatermark(EVENT_TIME, f"{told.source.delay_ms} milliseconds")
+    timed = runtime.timed(timed, EVENT_TIME, told.source.delay_ms, told.source.table)
     return timed.select(*map(column, BLOBS.names))

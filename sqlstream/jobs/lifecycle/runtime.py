@@ -74,6 +74,12 @@ class JobRuntime:
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
         self.operators.append((numbers, processor))
 
+    def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
+        return rows.withWatermark(column, f"{delay_ms} milliseconds")
+
+    def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
+        return None
+
     def event_time_from_rows(self, table: str) -> bool:
         return self.rows_move_time
 

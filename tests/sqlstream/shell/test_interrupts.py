@@ -10,7 +10,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
+from types import SimpleNamespace
 
 import pexpect
 import pyarrow as pa
@@ -18,11 +20,17 @@ import pytest
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 
+from sqlstream.jobs import JobState
+from sqlstream.shell.chart import Chart, Plot
+from sqlstream.shell.display import Display
+from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.feed import Feed
 from sqlstream.shell.interrupts import SentBack, unbroken
 from sqlstream.shell.keys import listening
 from sqlstream.shell.loop import Shell
 from sqlstream.shell.sent_back import new_file, write_on
+from sqlstream.shell.showing import Showing
+from sqlstream.types import parse_type
 from tests.sqlstream.shell.test_shell import ROOT, VIEWS
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark
 
@@ -121,6 +129,33 @@ def test_ctrl_c_between_statements_ends_no_shell(monkeypatch):
     shell = Shell(WithoutSpark(), out := io.StringIO())
     shell.interact(type("Editor", (), {"app": type("App", (), {"input": None})}))  # type: ignore[arg-type]
     assert VIEWS in out.getvalue() and "table name" in out.getvalue()
+
+
+def test_a_chart_is_sent_to_the_background(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pressed = Event()
+
+    @contextmanager
+    def listening(self: Showing) -> Iterator[Event]:
+        yield pressed
+
+    def batches() -> Iterator[pa.Table]:
+        yield from tables(1)
+        pressed.set()
+        yield from tables(2, 3, 4)  # the chart may have taken the first before it looks
+
+    monkeypatch.setattr(Showing, "_listening", listening)
+    job = SimpleNamespace(name="query", state=JobState.RUNNING, stop=lambda: pytest.fail("it goes on"))
+    query = SimpleNamespace(job=job, is_updating=False, columns=("n",), types=(parse_type("BIGINT"),), key=(),
+                            batches=batches)  # fmt: skip
+    session, out = WithoutSpark(), io.StringIO()
+    background = BackgroundJobs(lambda text: None)
+    showing = Showing(session, Display(out, "table"), background)
+    chart = Chart.of(query, Plot("n"))  # type: ignore[arg-type]
+    monkeypatch.setattr("sqlstream.shell.chart.JobStatus", lambda job: None)
+    showing.draw(query, chart)  # type: ignore[arg-type]
+    assert '"query" goes on in the background' in capsys.readouterr().err + out.getvalue()
+    wait_for(lambda: '"n": 4' in (tmp_path / "query.jsonl").read_text())
 
 
 @pytest.mark.spark

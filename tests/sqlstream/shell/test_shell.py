@@ -28,6 +28,7 @@ from sqlstream.shell.line_editor import (
     history_file,
     is_finished,
     line_editor,
+    opened,
     wants_vi_keys,
 )
 from sqlstream.shell.loop import Shell, lines_of
@@ -53,6 +54,14 @@ def test_enter_hands_over_what_is_complete(text):
 @pytest.mark.parametrize("text", ["SELECT 1", "SELECT ';", "a; b", "SELECT 1 -- ;"])
 def test_enter_begins_a_new_line_in_what_is_not(text):
     assert not is_finished(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [("SELECT 'a", "'"), ("SELECT (1, [2", "["), ("SELECT (1, [2]", "("), ("SELECT (1) -- (", ""), ("SELECT `a", "`")],
+)
+def test_the_prompt_of_further_lines_says_what_is_open(text, sign):
+    assert opened(text) == sign
 
 
 def test_statement_spans_lines_and_is_remembered(tmp_path):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+import sqlstream
+from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import UnitTest
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.plans import Planned, plan_of
 from sqlstream.session import Session
 from sqlstream.statements.mocking import bind_unit_test
+from sqlstream.testing.mocks import define_mocked
 
 TABLES = """
 CREATE TABLE sales (shop STRING, amount INT, ts TIMESTAMP(3), off BIGINT METADATA FROM 'offset', WATERMARK FOR ts AS ts)
@@ -87,3 +91,24 @@ def test_what_does_not_fit_is_refused(session, text, message):
 def test_a_right_one_has_no_mistakes(session):
     text = "EXECUTE UNIT TEST t FOR large MOCK sales (amount INT) AS (VALUES (1)) EXPECTED AS (VALUES ('a', 1, NULL))"
     assert mistakes(session, text) == []
+
+
+@pytest.mark.parametrize(
+    ("sink", "refusal"),
+    [
+        ("'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'json'", "SS510"),
+        ("'connector' = 'print'", None),
+    ],
+)
+def test_a_mocked_sink_takes_the_changes_that_its_connector_does(sink, refusal):
+    counts = "CREATE TABLE sales (shop STRING) WITH ('connector' = 'test');"
+    text = f"{counts} CREATE TABLE out (shop STRING, n BIGINT) WITH ({sink});"
+    with sqlstream.Session() as session:
+        define_mocked(text, session)
+        (insert,) = parse_script("INSERT INTO out SELECT shop, COUNT(*) FROM sales GROUP BY shop")
+        assert isinstance(insert, Planned)
+        if refusal is None:
+            plan_of(insert, session.workspace)
+            return
+        with pytest.raises(SqlStreamError, match=refusal):
+            plan_of(insert, session.workspace)

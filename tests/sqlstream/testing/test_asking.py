@@ -92,6 +92,9 @@ class Recorded(SteppedJob):
     def new_reports(self):
         return []
 
+    def late_rows(self):
+        return 0
+
 
 def late_in_test(script, calls, asks, session, monkeypatch) -> set[int]:
     monkeypatch.setattr("sqlstream.testing.stream_test.SteppedJob", Recorded)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -14,6 +16,8 @@ from sqlstream.cli import commands
 from sqlstream.cli.watching import watched
 from sqlstream.testing.report import Verdict
 from sqlstream.testing.suite import How, files_with_tests, items_of, run_item
+from sqlstream.testing.unit_tests import UnitOutcome, bless_test_of_file
+from sqlstream.types import parse_type
 
 TABLES = """\
 CREATE TABLE sales (shop STRING, amount INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
@@ -170,3 +174,24 @@ def test_unit_tests_run_over_mocked_tables(repository):
         "                ^^  first difference",
     ]
     assert "sales  C  11  NULL" in failed.detail
+    text = path.read_text()
+    assert [run_item(item, How(bless=True)).note for item in items_of(path)] == [None, "blessed"]
+    assert path.read_text() == text.replace("VALUES ('C', 12)", "VALUES ('C', 11)")
+
+
+def test_rows_are_written_as_literals_and_in_their_place(tmp_path):
+    path = tmp_path / "unit.sql"
+    path.write_text(
+        "EXECUTE UNIT TEST t FOR v MOCK m AS (VALUES (1))\nEXPECTED (a INT) AS ( -- AS (\n  VALUES (1)\n);\nSELECT 1;\n"
+    )
+    types = tuple(map(parse_type, ("INT", "STRING", "DOUBLE", "DECIMAL(4,2)", "BOOLEAN", "TIMESTAMP")))
+    row = (-1, "it's", float("inf"), Decimal("1.50"), True, datetime(2026, 3, 1, 9))
+    bless_test_of_file(path, 0, UnitOutcome("", (row, (None,) * 6), types))
+    nulls = ", ".join(["NULL"] * 6)
+    written = f"(-1, 'it''s', CAST('inf' AS DOUBLE), 1.50, TRUE, '2026-03-01 09:00:00'), ({nulls})"
+    assert f"EXPECTED (a INT) AS (VALUES {written});\nSELECT 1;" in path.read_text()
+    assert path.read_text().startswith("EXECUTE UNIT TEST t FOR v MOCK m AS (VALUES (1))\n")
+    bless_test_of_file(path, 0, UnitOutcome("", (), types[:2]))
+    assert "AS (SELECT NULL, NULL WHERE FALSE);" in path.read_text()
+    with pytest.raises(ValueError, match="no literal"):
+        bless_test_of_file(path, 0, UnitOutcome("", (([1],),), (parse_type("ARRAY<INT>"),)))

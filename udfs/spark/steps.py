@@ -1,0 +1,205 @@
+"""Kernels in bounded jobs of Spark: each job is a step of a test, and takes the state that the one before has left.
+
+The files of a test stand in one folder: what the current step is, the rows that it brings, and per operator the state
+behind each step. A step that is computed again gives the same, because it begins with the state before it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.garbage import spare_imports
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+    from sqlstream.udfs.kernel import StateKey
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
+_STEP, _STATE, _TOLD = "step", "state", "told"
+
+
+@dataclass(frozen=True)
+class StepFolder:
+    """``path``: the folder of the test that runs; ``number``: that of the step, ``watermark_ms`` what it begins with,
+    both as Spark counts."""
+
+    path: str
+
+    def begin(self, number: int, watermark_ms: int) -> None:
+        Path(self.path, _STEP).write_bytes(pickle.dumps((number, watermark_ms)))
+
+    @property
+    def current(self) -> tuple[int, int]:
+        number, watermark_ms = pickle.loads(Path(self.path, _STEP).read_bytes())
+        return number, watermark_ms
+
+    def state(self, operator: int, number: int) -> KeptState:
+        """That of an operator behind a step; empty where there is none."""
+        file = self._file(_STATE, operator, number)
+        return pickle.loads(file.read_bytes()) if file.exists() else KeptState()
+
+    def keep(self, operator: int, number: int, state: KeptState) -> None:
+        _written(self._file(_STATE, operator, number), pickle.dumps(state))
+
+    def told(self, mark: int, number: int) -> int | None:
+        """The newest time that a step has told, in ms; None for none."""
+        file = self._file(_TOLD, mark, number)
+        return int(file.read_text()) if file.exists() else None
+
+    def tell(self, mark: int, number: int, time_ms: int) -> None:
+        _written(self._file(_TOLD, mark, number), str(time_ms).encode())
+
+    def _file(self, kind: str, which: int, number: int) -> Path:
+        return Path(self.path, f"{kind}-{which}-{number}")
+
+
+def _written(file: Path, content: bytes) -> None:
+    beside = file.with_name(f".{file.name}")
+    beside.write_bytes(content)
+    beside.replace(file)
+
+
+@dataclass
+class KeptState:
+    """By key group the entries and the timers, in Spark's milliseconds; how many rows were late so far."""
+
+    entries: dict[int, dict[StateKey, bytes]] = field(default_factory=dict)
+    timers: dict[int, set[int]] = field(default_factory=dict)
+    late: int = 0
+
+    @property
+    def next_timer(self) -> int | None:
+        return min((timer for timers in self.timers.values() for timer in timers), default=None)
+
+
+@dataclass(frozen=True)
+class _GroupEntries:
+    """The ``state_server.Entries`` of a key group."""
+
+    entries: dict[StateKey, bytes]
+    timers: set[int]
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        return [self.entries.get(key) for key in keys]
+
+    def write(
+        self,
+        entries: Sequence[tuple[StateKey, bytes]],
+        removed: Sequence[StateKey] = (),
+        deleted_timer: int | None = None,
+        timer: int | None = None,
+    ) -> None:
+        self.entries.update(entries)
+        for key in removed:
+            self.entries.pop(key, None)
+        if deleted_timer is not None:
+            self.timers.discard(deleted_timer)
+        if timer is not None:
+            self.timers.add(timer)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Spark's ``TimerValues`` and ``ExpiredTimerInfo`` at once."""
+
+    watermark_ms: int
+    expiry_ms: int = 0
+
+    def getCurrentWatermarkInMs(self) -> int:  # noqa: N802
+        return self.watermark_ms
+
+    def getExpiryTimeInMs(self) -> int:  # noqa: N802
+        return self.expiry_ms
+
+
+@dataclass(frozen=True)
+class SteppedProcessor:
+    """Calls a ``KernelProcessor``, which comes pickled, in the order in which Spark does: key groups with rows, then
+    timers that are due. ``output``: the columns of what it gives."""
+
+    pickled: bytes
+    operator: int
+    steps: StepFolder
+    output: pa.Schema
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql import Row
+
+        spare_imports()
+        number, watermark_ms = self.steps.current
+        state = self.steps.state(self.operator, number - 1)
+        processor: KernelProcessor = pickle.loads(self.pickled)
+        blobs: dict[int, list[Row]] = {}
+        for batch in batches:
+            for blob in batch.to_pylist():
+                blobs.setdefault(blob["key_group"], []).append(Row(**blob))
+        rows = list(self._called(processor, blobs, state, watermark_ms))
+        state.late += sum(row.late_rows or 0 for row in rows)
+        self.steps.keep(self.operator, number, state)
+        columns = [pa.array([row[f.name] for row in rows], f.type) for f in self.output]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.output)
+
+    def _called(
+        self, processor: KernelProcessor, blobs: dict[int, list[Row]], state: KeptState, watermark_ms: int
+    ) -> Iterator[Row]:
+        now: Any = _Times(watermark_ms)
+        for group in sorted(blobs):
+            processor.begin(_entries_of(state, group))
+            yield from processor.rows(iter(blobs[group]), now)
+        due = [(time, group) for group, times in state.timers.items() for time in times if time <= watermark_ms]
+        for time, group in sorted(due):
+            processor.begin(_entries_of(state, group))
+            fired: Any = _Times(watermark_ms, time)
+            yield from processor.expired(now, fired)
+            state.timers[group].discard(time)
+
+
+def _entries_of(state: KeptState, group: int) -> _GroupEntries:
+    return _GroupEntries(state.entries.setdefault(group, {}), state.timers.setdefault(group, set()))
+
+
+@dataclass(frozen=True)
+class RowsOfStep:
+    """The rows of the step, from a file ``<step>.parquet`` of a folder; none where there is no such file."""
+
+    steps: StepFolder
+    folder: str
+    schema: pa.Schema
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        spare_imports()
+        number, _ = self.steps.current
+        file = Path(self.folder, f"{number:09d}.parquet")
+        if sum(batch.num_rows for batch in batches) and file.exists():
+            yield from pq.read_table(file).cast(self.schema).to_batches()
+
+
+@dataclass(frozen=True)
+class NewestTime:
+    """Rows that pass by; the newest time in a column of theirs is told."""
+
+    steps: StepFolder
+    mark: int
+    column: str
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        newest: int | None = None
+        for batch in batches:
+            value = pc.max(batch.column(batch.schema.get_field_index(self.column)).cast(pa.int64())).as_py()
+            if value is not None:
+                newest = value if newest is None else max(newest, value)
+            yield batch
+        if newest is not None:
+            number, _ = self.steps.current
+            self.steps.tell(self.mark, number, newest // 1000)

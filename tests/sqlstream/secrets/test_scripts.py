@@ -54,7 +54,7 @@ STATEMENTS = (
     "SET 'spark.hadoop.fs.s3a.secret.key' = hunter2; SHOW THINGS",
     "SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2",
     "SET 'spark.hadoop.fs.s3a.secret.key' TO 'hunter2'",
-    "SET 'fs.s3a.secret.key' = 'hunter2'",
+    "SET 'fs.s3a.secret.key' 'hunter2'",
     "SELECT k FROM 's3a://AKIA:hunter2@b/x'",
     "SELECT nope FROM t WHERE token = 'hunter2'",
     "SELECT k FROM t /*+ OPTIONS('password' = 'hunter2') */ x y z",

@@ -14,6 +14,7 @@ from sqlstream.testing.case_format import case_files, load_case
 from sqlstream.testing.cases import run_cases
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
+from tests.depth import ALL
 from tests.peers import DUE, MISSING, PEERS, due_files, files_to_run
 from tests.peers.argued import ARGUED, FUNCTIONS
 from tests.peers.below_sql import run_kernel_case
@@ -51,7 +52,9 @@ def summary(spark) -> Summary:
         return
 
     with importable(FUNCTIONS):
-        return run_cases(files_to_run(), LocalSession, PEERS, None, ignored, run_kernel_case, ARGUED)
+        return run_cases(
+            files_to_run(), LocalSession, PEERS, None, ignored, run_kernel_case, ARGUED, streaming=ALL
+        )  # the sample as bounded jobs, because streaming queries take minutes
 
 
 def _told(results: list[Result]) -> str:

@@ -61,11 +61,12 @@ def main(
     printing: Callable[[], AbstractContextManager[None]] = nullcontext,
     below_sql: Driver = no_driver,
     argued: Mapping[str, str] = MappingProxyType({}),
+    *,
+    streaming: bool = True,
 ) -> int:
     """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
 
-    Lines are written within ``printing()``. ``below_sql`` runs cases without a script. ``argued``: reasons by case, as
-    in ``run_cases``.
+    Lines are written within ``printing()``. ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
     """
 
     def on_result(result: Result) -> None:
@@ -74,7 +75,9 @@ def main(
 
     sessions = partial(LocalSession, settings)
     files = selected(case_files(cases), select)
-    summary = run_cases(files, sessions, cases_root(cases), json_file, on_result, below_sql, argued)
+    summary = run_cases(
+        files, sessions, cases_root(cases), json_file, on_result, below_sql, argued, streaming=streaming
+    )
     with printing():
         sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
     return 1 if summary.failed else 0
@@ -98,15 +101,18 @@ def run_cases(
     on_result: Callable[[Result], object] = _print,
     below_sql: Driver = no_driver,
     argued: Mapping[str, str] = MappingProxyType({}),
+    *,
+    streaming: bool = True,
 ) -> Summary:
     """Run the cases of the given files one after the other, each in a session of its own.
 
-    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, why it need not pass.
+    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, why it need not pass. ``streaming``: as
+    streaming queries of Spark, else step by step as bounded jobs where that can be (see ``StreamTest``).
     """
     results = []
     with importable(root):
         for path in paths:
-            results.append(run_file(path, session_factory, root, below_sql, argued))
+            results.append(run_file(path, session_factory, root, below_sql, argued, streaming=streaming))
             on_result(results[-1])
     summary = Summary(tuple(results))
     if json_path is not None:
@@ -120,6 +126,8 @@ def run_file(
     root: Path,
     below_sql: Driver = no_driver,
     argued: Mapping[str, str] = MappingProxyType({}),
+    *,
+    streaming: bool = True,
 ) -> Result:
     """The result of one case file; an exception nobody expected is a FAIL with its type."""
     started = time.monotonic()
@@ -128,7 +136,7 @@ def run_file(
     except CaseFormatError as error:
         return Result(_name_of(path, root), Verdict.FAIL, f"no case file: {error}")
     try:
-        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql), argued)
+        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql, streaming), argued)
     except (Exception, SystemExit) as error:  # functions of users may raise either
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
@@ -155,13 +163,13 @@ def _on_purpose(case: Case, outcome: _Outcome, argued: Mapping[str, str]) -> _Ou
     return (Verdict.DIFFERS, code, message, case.why) if case.why and verdict is Verdict.FAIL else outcome
 
 
-def _outcome(case: Case, session_factory: SessionFactory, below_sql: Driver) -> _Outcome:
+def _outcome(case: Case, session_factory: SessionFactory, below_sql: Driver, streaming: bool) -> _Outcome:
     if case.level == "kernel":
         return _outcome_below_sql(case, below_sql)
     if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
         return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
     try:
-        note = _run(case, session_factory)
+        note = _run(case, session_factory, streaming)
     except Different as different:
         return Verdict.FAIL, None, str(different), None
     except SqlStreamError as error:
@@ -181,10 +189,10 @@ def _outcome_below_sql(case: Case, drive: Driver) -> _Outcome:
     return Verdict.PASS, None, "", None
 
 
-def _run(case: Case, session_factory: SessionFactory) -> str | None:
+def _run(case: Case, session_factory: SessionFactory, streaming: bool) -> str | None:
     from sqlstream.testing.stream_test import StreamTest
 
-    with session_factory() as session, StreamTest(case.script, session) as test:
+    with session_factory() as session, StreamTest(case.script, session, streaming=streaming) as test:
         return CaseRun(case, test).run()
 
 

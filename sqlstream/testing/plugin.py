@@ -95,6 +95,7 @@ class GoldenItem(pytest.Item):
         super().__init__(**arguments)
         assert isinstance(self.parent, GoldenFile)
         self.file, self.index, self.restart = self.parent, index, restart
+        self.streaming = bool(self.config.getoption("--streaming"))
         if self.block.kind == "stream":
             self.add_marker(pytest.mark.spark)
 
@@ -112,7 +113,7 @@ class GoldenItem(pytest.Item):
                 self.index,
                 restart=self.restart,
                 folder=self.path.parent,
-                streaming=self.config.getoption("--streaming"),
+                streaming=self.streaming,
             )
         if outcome.matches:
             return

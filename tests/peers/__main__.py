@@ -22,9 +22,17 @@ def _run(arguments: list[str]) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=PEERS, help=f"where the cases are (default: {PEERS})")
     parser.add_argument("--select", metavar="TEXT", help="only cases whose path contains this")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results as JSON")
+    parser.add_argument("--bounded", action="store_true", help="compute steps as bounded jobs: many times as fast")
     given = parser.parse_args(arguments)
     with importable(FUNCTIONS):
-        return main(given.folder, given.json, given.select, below_sql=run_kernel_case, argued=ARGUED)
+        return main(
+            given.folder,
+            given.json,
+            given.select,
+            below_sql=run_kernel_case,
+            argued=ARGUED,
+            streaming=not given.bounded,
+        )
 
 
 if __name__ == "__main__":

@@ -146,6 +146,13 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         pairs = (f"{quote_string(key)} = {quote_string(str(value))}" for key, value in options.items())
         return f"{text}\nWITH ({', '.join(pairs)})"
 
+    def _commented(self, statement: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
+
+    visit_set_table_comment = visit_drop_table_comment = visit_set_column_comment = visit_drop_column_comment = (
+        _commented
+    )
+
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream has no indexes")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.sql import sqltypes, type_api
@@ -27,6 +28,13 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:
         return cls()
+
+
+class CalendarDate(sqltypes.Date):
+    """A DATE, also where a datetime is given: Spark would compare its time of day, too."""
+
+    def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
+        return lambda value: value.date() if isinstance(value, datetime) else value
 
 
 class MAP(UserDefinedType[dict[Any, Any]]):

@@ -28,6 +28,15 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 class SqlStreamCompiler(compiler.SQLCompiler):
     """Queries and INSERT."""
 
+    def visit_column(self, column: Any, *args: Any, include_table: bool = True, **kw: Any) -> str:
+        """FROM d.t calls its table t: columns are t.c, without the schema."""
+        text = super().visit_column(column, *args, include_table=include_table, **kw)
+        table = column.table
+        if table is None or not include_table or not table.named_with_column:
+            return text
+        schema = self.preparer.schema_for_object(table)
+        return text.removeprefix(f"{self.preparer.quote_schema(schema)}.") if schema else text
+
     def limit_clause(self, select: Any, **kw: Any) -> str:
         text = ""
         if select._limit_clause is not None:
@@ -145,6 +154,13 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
             text += f"\nPARTITIONED BY ({', '.join(map(self.preparer.quote, said['partitioned_by']))})"
         pairs = (f"{quote_string(key)} = {quote_string(str(value))}" for key, value in options.items())
         return f"{text}\nWITH ({', '.join(pairs)})"
+
+    def _commented(self, statement: Any, **kw: Any) -> str:
+        raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
+
+    visit_set_table_comment = visit_drop_table_comment = visit_set_column_comment = visit_drop_column_comment = (
+        _commented
+    )
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream has no indexes")

@@ -13,7 +13,7 @@ from sqlalchemy.sql import sqltypes
 
 from sqlstream.grammar.nodes import Name
 from sqlstream.sqlalchemy.addresses import arguments_of
-from sqlstream.sqlalchemy.column_types import INTERVAL
+from sqlstream.sqlalchemy.column_types import INTERVAL, CalendarDate
 from sqlstream.sqlalchemy.compiler import (
     SqlStreamCompiler,
     SqlStreamDDLCompiler,
@@ -66,7 +66,7 @@ class SqlStreamDialect(Reflection):
     max_identifier_length = 255
     postfetch_lastrowid = False
 
-    colspecs = {sqltypes.Interval: INTERVAL}  # noqa: RUF012 — SQLAlchemy declares no ClassVar
+    colspecs = {sqltypes.Date: CalendarDate, sqltypes.Interval: INTERVAL}  # noqa: RUF012 — SQLAlchemy declares no ClassVar
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"with": None, "watermark": None, "partitioned_by": None})
     ]

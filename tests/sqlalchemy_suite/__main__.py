@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.dialects import registry
 
 from tests.sqlalchemy_suite.requirements import EXCLUDED
+from tests.sqlalchemy_suite.server import serve
 
 FOLDER = Path(__file__).parent
 FILE = FOLDER / "dialect_suite.py"
@@ -24,6 +25,7 @@ def main(arguments: list[str]) -> int:
     """The exit status of pytest. Its plugin of SQLAlchemy changes how tests are collected, so it needs a process."""
     for name in ("sqlstream", "sqlstream.session"):
         registry.register(name, "sqlstream.sqlalchemy.dialect", "SqlStreamDialect")
+    serve()
     excluded = [f"--deselect={FILE.name}::{test}" for test in EXCLUDED]
     return pytest.main([*ARGUMENTS, *excluded, *arguments])
 

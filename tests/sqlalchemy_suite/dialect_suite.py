@@ -12,21 +12,6 @@ from sqlalchemy.testing.provision import temp_table_keyword_args
 from sqlalchemy.testing.suite import *  # noqa: F403
 from sqlalchemy.testing.suite import CTETest as _CTETest
 
-from sqlstream.sqlalchemy import dialect
-from sqlstream.testing.spark import LocalSession
-
-
-class _Server(LocalSession):
-    """One for all engines, as a database server is."""
-
-    def close(self) -> None:
-        """It goes on."""
-
-
-_SERVER = _Server()
-_SERVER.sql("CREATE DATABASE test_schema; CREATE DATABASE test_schema_2")
-dialect._opened = lambda **arguments: _SERVER
-
 
 @compiles(CheckConstraint, "sqlstream")
 @compiles(ForeignKeyConstraint, "sqlstream")

@@ -35,7 +35,7 @@ def in_text(statement: Any) -> str:
 def test_names_are_quoted_where_they_are_not_plain():
     assert compiled(sa.select(ORDERS)) == "SELECT orders.id, orders.`Name`, orders.order FROM orders"
     odd = sa.Table("a`b", sa.MetaData(), sa.Column("x y", sa.Integer), schema="cat.d 1")
-    assert compiled(sa.select(odd)) == "SELECT cat.`d 1`.`a``b`.`x y` FROM cat.`d 1`.`a``b`"
+    assert compiled(sa.select(odd)) == "SELECT `a``b`.`x y` FROM cat.`d 1`.`a``b`"
 
 
 def test_limit_and_offset_stand_alone_or_together():

@@ -355,11 +355,22 @@ class StrictParser(SparkParser):
             words = self.dialect.tokenize(extract.this.name)
             if [word.token_type for word in words] == [TokenType.VAR]:
                 extract.set("this", exp.Var(this=words[0].text.upper()))
-        if isinstance(extract, exp.Extract) and not isinstance(extract.this, exp.Var):
+        if isinstance(extract, exp.Extract) and not (isinstance(extract.this, exp.Var) and extract.this.name):
             raise failure("EXTRACT needs the name of a unit", token_span(token), hint=_EXTRACT)
         return extract
 
     # --- clauses ---
+
+    def _parse_describe(self) -> Any:
+        raise failure('"DESCRIBE" is a statement of its own, and no query', token_span(self._prev))
+
+    def _parse_lateral(self) -> Any:
+        token = self._curr
+        lateral = super()._parse_lateral()
+        if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Select | exp.SetOperation):
+            hint = "Write LATERAL (SELECT …) AS t, or LATERAL TABLE(f(x)) AS t."
+            raise failure("the query of LATERAL stands in parentheses", token_span(token), hint=hint)
+        return lateral
 
     def _parse_using_identifiers(self) -> Any:
         """Columns of both sides, so without the name of a table."""

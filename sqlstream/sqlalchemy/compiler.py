@@ -28,11 +28,11 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 class SqlStreamCompiler(compiler.SQLCompiler):
     """Queries and INSERT."""
 
-    def visit_column(self, column: Any, *args: Any, include_table: bool = True, **kw: Any) -> str:
+    def visit_column(self, column: Any, *args: Any, **kw: Any) -> str:
         """FROM d.t calls its table t: columns are t.c, without the schema."""
-        text = super().visit_column(column, *args, include_table=include_table, **kw)
+        text = super().visit_column(column, *args, **kw)
         table = column.table
-        if table is None or not include_table or not table.named_with_column:
+        if table is None or not kw.get("include_table", True) or not table.named_with_column:
             return text
         schema = self.preparer.schema_for_object(table)
         return text.removeprefix(f"{self.preparer.quote_schema(schema)}.") if schema else text
@@ -158,9 +158,9 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
     def _commented(self, statement: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
-    visit_set_table_comment = visit_drop_table_comment = visit_set_column_comment = visit_drop_column_comment = (
-        _commented
-    )
+    # The classes name their first argument as each statement calls it.
+    visit_set_table_comment = visit_drop_table_comment = _commented  # type: ignore[assignment]
+    visit_set_column_comment = visit_drop_column_comment = _commented  # type: ignore[assignment]
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream has no indexes")

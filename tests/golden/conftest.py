@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
+from pyspark import SparkContext
 
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plugin import GoldenItem
@@ -34,4 +36,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SteppedJob, "process", processed)
+        if isinstance(item, GoldenItem) and "CACHE" in item.block.sql:
+            _with_workers_of_its_own(patched)
         return (yield)
+
+
+def _with_workers_of_its_own(patched: pytest.MonkeyPatch) -> None:
+    """Caches are those of a worker. Spark takes idle ones in turns, as many as earlier tests have left, among those with
+    the same environment."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        patched.setitem(context.environment, "SQLSTREAM_TEST_OF_CACHES", str(time.monotonic_ns()))

@@ -42,8 +42,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _with_workers_of_its_own(patched: pytest.MonkeyPatch) -> None:
-    """Caches are those of a worker. Spark takes idle ones in turns, as many as earlier tests have left, among those with
-    the same environment."""
+    """Caches are those of a worker. Spark takes those with the same environment in turns, and earlier tests have left
+    some."""
     context = SparkContext._active_spark_context
     if context is not None:
         patched.setitem(context.environment, "SQLSTREAM_TEST_OF_CACHES", str(time.monotonic_ns()))

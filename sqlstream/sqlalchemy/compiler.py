@@ -28,9 +28,9 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 class SqlStreamCompiler(compiler.SQLCompiler):
     """Queries and INSERT."""
 
-    def visit_column(self, column: Any, *args: Any, include_table: bool = True, **kw: Any) -> str:
+    def visit_column(self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any) -> str:
         """FROM d.t calls its table t: columns are t.c, without the schema."""
-        text = super().visit_column(column, *args, include_table=include_table, **kw)
+        text = super().visit_column(column, add_to_result_map, include_table, **kw)
         table = column.table
         if table is None or not include_table or not table.named_with_column:
             return text
@@ -155,12 +155,17 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         pairs = (f"{quote_string(key)} = {quote_string(str(value))}" for key, value in options.items())
         return f"{text}\nWITH ({', '.join(pairs)})"
 
-    def _commented(self, statement: Any, **kw: Any) -> str:
+    def visit_set_table_comment(self, create: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
-    visit_set_table_comment = visit_drop_table_comment = visit_set_column_comment = visit_drop_column_comment = (
-        _commented
-    )
+    def visit_drop_table_comment(self, drop: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(drop)
+
+    def visit_set_column_comment(self, create: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(create)
+
+    def visit_drop_column_comment(self, drop: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream has no indexes")

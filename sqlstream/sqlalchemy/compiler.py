@@ -28,7 +28,9 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 class SqlStreamCompiler(compiler.SQLCompiler):
     """Queries and INSERT."""
 
-    def visit_column(self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any) -> str:
+    def visit_column(  # type: ignore[override] # what else it takes goes on as it is
+        self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any
+    ) -> str:
         """FROM d.t calls its table t: columns are t.c, without the schema."""
         text = super().visit_column(column, add_to_result_map, include_table, **kw)
         table = column.table

@@ -28,11 +28,13 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 class SqlStreamCompiler(compiler.SQLCompiler):
     """Queries and INSERT."""
 
-    def visit_column(self, column: Any, *args: Any, **kw: Any) -> str:
+    def visit_column(  # type: ignore[override] # what else it takes goes on as it is
+        self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any
+    ) -> str:
         """FROM d.t calls its table t: columns are t.c, without the schema."""
-        text = super().visit_column(column, *args, **kw)
+        text = super().visit_column(column, add_to_result_map, include_table, **kw)
         table = column.table
-        if table is None or not kw.get("include_table", True) or not table.named_with_column:
+        if table is None or not include_table or not table.named_with_column:
             return text
         schema = self.preparer.schema_for_object(table)
         return text.removeprefix(f"{self.preparer.quote_schema(schema)}.") if schema else text
@@ -155,12 +157,17 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         pairs = (f"{quote_string(key)} = {quote_string(str(value))}" for key, value in options.items())
         return f"{text}\nWITH ({', '.join(pairs)})"
 
-    def _commented(self, statement: Any, **kw: Any) -> str:
+    def visit_set_table_comment(self, create: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
-    # The classes name their first argument as each statement calls it.
-    visit_set_table_comment = visit_drop_table_comment = _commented  # type: ignore[assignment]
-    visit_set_column_comment = visit_drop_column_comment = _commented  # type: ignore[assignment]
+    def visit_drop_table_comment(self, drop: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(drop)
+
+    def visit_set_column_comment(self, create: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(create)
+
+    def visit_drop_column_comment(self, drop: Any, **kw: Any) -> str:
+        return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
         raise exc.CompileError("sqlstream has no indexes")

@@ -17,6 +17,7 @@ SELECTED = (
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_selection_of_the_suite_passes():
     command = [sys.executable, "-m", "tests.sqlalchemy_suite", "-q", "--tb=short", "-k", SELECTED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

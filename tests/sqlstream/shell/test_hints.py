@@ -32,7 +32,7 @@ def error(text: str, wrong: str, hint: str | None) -> ParseError:
     [
         ("SELECT auktion FROM bids;", "auktion", 'Did you mean "auction"?', "SELECT auction FROM bids;"),
         ("SELECT `auktion` FROM bids;", "`auktion`", 'Did you mean "auction"?', "SELECT `auction` FROM bids;"),
-        ("SELECT x FROM bids;", "x", 'Did you mean "group"?', "SELECT `group` FROM bids;"),
+        ("SELECT x FROM bids;", "x", 'Did you mean "cross"?', "SELECT `cross` FROM bids;"),
         ("WITH ('pathh' = 'a')", "'pathh'", 'Did you mean "path"?', "WITH ('path' = 'a')"),
         ("SELECT x FROM bids;", "x", 'Did you mean "a" or "b"?', None),
         ("SELECT x FROM bids;", "x", 'Write "a" instead.', None),

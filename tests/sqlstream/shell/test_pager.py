@@ -30,7 +30,7 @@ def pager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o700)
     monkeypatch.setenv("PAGER", str(program))
     monkeypatch.delenv("LESS", raising=False)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((80, 20)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((80, 20)))
     return tmp_path / "text"
 
 

@@ -39,7 +39,11 @@ def materialized_table(
         statement.name, columns, None, statement.primary_key, _options(statement, path), comment=statement.comment,
         span=statement.span,
     )  # fmt: skip
-    return replace(declared_table(create, catalog, name, variables), materialized=True)
+    table = declared_table(create, catalog, name, variables)
+    # A group may have NULL as its key, unlike a row of a table with a PRIMARY KEY.
+    pairs = zip(table.columns, columns, strict=True)
+    own = tuple(replace(column, nullable=written.nullable) for column, written in pairs)
+    return replace(table, materialized=True, columns=own)
 
 
 def _options(statement: nodes.CreateMaterializedView, path: tuple[str, str, str]) -> tuple[nodes.Option, ...]:

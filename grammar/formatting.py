@@ -221,7 +221,7 @@ def _(statement: n.DescribeQuery) -> str:
 
 
 @pretty.register
-def _(statement: n.AlterView) -> str:
+def _(statement: n.AlterView | n.AlterMaterializedView) -> str:
     if statement.query is None:
         return print_node(statement, _plain)
     return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
@@ -241,13 +241,6 @@ def _(statement: n.CreateMaterializedView) -> str:
         f" AS\n{_sql(statement.query)}",
     ]
     return "".join(parts)
-
-
-@pretty.register
-def _(statement: n.AlterMaterializedView) -> str:
-    if statement.query is None:
-        return print_node(statement, _plain)
-    return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
 
 
 @pretty.register

@@ -126,6 +126,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(_PARTS), metavar="|".join(_PARTS))
     parser.add_argument("--repeats", type=int, default=100)
     chosen = parser.parse_args()
+    if unknown := set(chosen.parts) - set(_PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     console = Console(width=120)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
     for name in chosen.parts:

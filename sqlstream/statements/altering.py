@@ -45,14 +45,21 @@ def _(statement: nodes.AlterTable, workspace: Workspace, text: str) -> Defined:
     return declared
 
 
-def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | None:
-    """The table that is altered; None where there is none and the statement has IF EXISTS."""
+def _existing(statement: nodes.AlterTable | nodes.AlterView, catalog: Catalog) -> Table | View | None:
+    """What is altered; None where there is nothing and the statement has IF EXISTS."""
     try:
-        relation = catalog.required(statement.name)
+        return catalog.required(statement.name)
     except BindError:
         if statement.if_exists:
             return None
         raise
+
+
+def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | None:
+    """The table that is altered; None where there is none and the statement has IF EXISTS."""
+    relation = _existing(statement, catalog)
+    if relation is None:
+        return None
     if isinstance(relation, View):
         message = f'"{relation.name}" is a view, not a table'
         raise BindError(WRONG_CHANGE, message, statement.name.span, hint="Write ALTER VIEW.")
@@ -322,12 +329,9 @@ def _require_new(name: str, columns: Sequence[nodes.Column], span: Span) -> None
 @define.register
 def _(statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
     catalog = workspace.catalog
-    try:
-        relation = catalog.required(statement.name)
-    except BindError:
-        if statement.if_exists:
-            return None
-        raise
+    relation = _existing(statement, catalog)
+    if relation is None:
+        return None
     if isinstance(relation, Table):
         raise _wrong(f'"{relation.name}" is a table, not a view', statement.name.span, "Write ALTER TABLE.")
     path = catalog.path(statement.name)

@@ -81,7 +81,7 @@ class KeptState:
 
 
 @dataclass(frozen=True)
-class _GroupEntries:
+class GroupEntries:
     """The ``state_server.Entries`` of a key group."""
 
     entries: dict[StateKey, bytes]
@@ -162,8 +162,8 @@ class SteppedProcessor:
             state.timers[group].discard(time)
 
 
-def _entries_of(state: KeptState, group: int) -> _GroupEntries:
-    return _GroupEntries(state.entries.setdefault(group, {}), state.timers.setdefault(group, set()))
+def _entries_of(state: KeptState, group: int) -> GroupEntries:
+    return GroupEntries(state.entries.setdefault(group, {}), state.timers.setdefault(group, set()))
 
 
 @dataclass(frozen=True)

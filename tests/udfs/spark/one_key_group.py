@@ -12,6 +12,7 @@ from pyspark.sql import Row
 from sqlstream.udfs.exchange import Blob, from_bytes
 from sqlstream.udfs.kernel import StateKey
 from sqlstream.udfs.spark.adapter import KernelProcessor
+from sqlstream.udfs.spark.steps import GroupEntries
 
 
 @dataclass
@@ -69,13 +70,8 @@ class OneKeyGroup:
         deleted_timer: int | None = None,
         timer: int | None = None,
     ) -> None:
-        self.entries.update(entries)
-        for key in removed:
-            self.entries.pop(key, None)
-        if deleted_timer is not None:
-            self.timers.remove(deleted_timer)
-        if timer is not None:
-            self.timers.add(timer)
+        assert deleted_timer is None or deleted_timer in self.timers
+        GroupEntries(self.entries, self.timers).write(tuple(entries), tuple(removed), deleted_timer, timer)
 
 
 @dataclass(frozen=True)

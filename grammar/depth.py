@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import wraps
+from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from sqlstream.errors import ParseError
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 # Address space, of which only what is used becomes memory. Less where the system does not give as much.
 _STACKS = tuple(megabytes << 20 for megabytes in (1024, 256, 64))
+_PATIENCE_S = 1.0
 _BYTES_OF_A_FRAME = 2048  # a call through C takes a quarter of that in a release build of Python
 
 
@@ -34,9 +36,10 @@ class TooDeep(RecursionError):
 
 
 class _Here(threading.local):
-    """``roomy``: this thread has a large stack."""
+    """``roomy``: this thread has a large stack. ``trying``: a call runs in its small one."""
 
     roomy = False
+    trying = False
 
 
 _here = _Here()
@@ -68,11 +71,17 @@ def run_with_room(run: Callable[[], T]) -> T:
             return run()
         except RecursionError:
             raise TooDeep from None
-    try:
-        return run()
-    except RecursionError:
-        pass  # not handled here: the frames that the exception holds are freed first
-    _require_frames(_TO_START_A_THREAD)
+    if _here.trying or _limits.begin():
+        outermost, _here.trying = not _here.trying, True
+        try:
+            return run()
+        except RecursionError:
+            pass  # not handled here: the frames that the exception holds are freed first
+        finally:
+            if outermost:
+                _here.trying = False
+                _limits.end()
+        _require_frames(_TO_START_A_THREAD)
     return _in_large_stack(run)
 
 
@@ -114,16 +123,57 @@ def _started(body: Callable[[], None]) -> threading.Thread:
 
 
 class _Limits:
-    """The recursion limit and the size of new stacks, which are the whole process's."""
+    """The recursion limit and the size of new stacks, which are the whole process's.
+
+    The limit is raised while calls run in large stacks. Put back while a thread is deeper than it, it ends the process:
+    "Cannot recover from stack overflow". And below a raised limit a small stack overflows. So calls in small stacks are
+    counted: none begins while the limit is raised, and it changes when those that have begun are over. They take
+    milliseconds; a change waits no longer than ``_PATIENCE_S`` for them, as one may wait for what its caller holds.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before = 0
+        self._changed = threading.Condition()
+        self._small = 0
+        self._large = 0
+        self._before: int | None = None  # the limit to put back, while it is raised
+
+    def begin(self) -> bool:
+        """False where a call is to run in a large stack at once."""
+        with self._changed:
+            self._put_back()
+            if self._large or self._before is not None:
+                return False
+            self._small += 1
+            return True
+
+    def end(self) -> None:
+        """A call that ``begin`` has let run is over."""
+        with self._changed:
+            self._small -= 1
+            self._put_back()
+            self._changed.notify_all()
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Around a call in a large stack; the one of this thread that waits for it does not count as running."""
+        with self._changed:
+            self._small -= _here.trying
+            self._large += 1
+            self._wait_for_small_stacks()
+            self._remember_limit()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._large -= 1
+                if not self._large:
+                    self._wait_for_small_stacks()
+                self._put_back()
+                self._small += _here.trying
 
     def start(self, body: Callable[[], None], size: int) -> threading.Thread:
         thread = threading.Thread(target=body, name="sqlstream-deep", daemon=True)
-        with self._lock:
+        with self._changed:
             before = threading.stack_size(size)
             try:
                 sys.setrecursionlimit(max(sys.getrecursionlimit(), size // _BYTES_OF_A_FRAME))
@@ -132,19 +182,36 @@ class _Limits:
                 threading.stack_size(before)
         return thread
 
-    @contextmanager
-    def raised(self) -> Iterator[None]:
-        """Puts the recursion limit back when the last of several threads has ended."""
-        with self._lock:
-            self._before = sys.getrecursionlimit() if self._users == 0 else self._before
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._users == 0:
-                    sys.setrecursionlimit(self._before)
+    def _remember_limit(self) -> None:
+        if self._before is None:
+            self._before = sys.getrecursionlimit()
+
+    def _wait_for_small_stacks(self) -> None:
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: not self._small, _PATIENCE_S)
+
+    def _put_back(self) -> None:
+        """The limit as it was, if nothing needs more of it; otherwise the next call that begins or ends does it."""
+        if self._before is None or self._small or self._large or _is_any_thread_near(self._before):
+            return
+        sys.setrecursionlimit(self._before)
+        self._before = None
+
+
+def _is_any_thread_near(limit: int) -> bool:
+    """Whether recursion that is none of ours has come near the limit; other threads go on meanwhile."""
+    here = threading.get_ident()
+    return any(
+        _frames_of(top) > (limit - _TO_START_A_THREAD if thread == here else limit // 2)
+        for thread, top in sys._current_frames().items()
+    )
+
+
+def _frames_of(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 _limits = _Limits()

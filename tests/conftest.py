@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,16 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 os.environ.setdefault("XDG_STATE_HOME", str(fast_directory("sqlstream-state-")))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str) -> None:
+    """Name the test that has ended its process at once: the summary, which names it too, may never be reached."""
+    sys.stderr.write(f"\na process of the tests ended in {crashitem}\n")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(0))
     needing_spark = [item for item in items if item.get_closest_marker("spark")]
     if hasattr(config, "workerinput"):
         # One of several processes: they take file after file, and end together if the short ones come last.

@@ -24,7 +24,7 @@ PROMPT_S, FIRST_S, SECOND_S = 0.5, 10.0, 3.0
 
 _TABLE = (
     "CREATE TABLE ticks (n BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'datagen', "
-    "'rows-per-second' = '20', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1000000');"
+    "'rows-per-second' = '20', 'fields.n.min' = '1', 'fields.n.max' = '1000000');"
 )
 _FIRST = "SELECT n, 'first' AS query FROM ticks;"
 _SECOND = "SELECT COUNT(*) AS n, 'second' AS query FROM ticks;"
@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master('local[*]').config('spark.ui.enabled', 'false').getOrCreate()
 spark.range(1).collect()
 """
-_LIMIT_S = 240
+_LIMIT_S = 60
 
 
 def main() -> None:
@@ -81,16 +81,19 @@ def _session(environment: Mapping[str, str]) -> tuple[float, float, float]:
         shell.send(f"{_FIRST}\r")
         _row(shell, "first")
         first = time.monotonic() - started
-        shell.sendintr()
-        shell.expect("stopped", timeout=_LIMIT_S)
-        shell.expect("sqlstream>", timeout=_LIMIT_S)
+        _stop(shell)
         asked = time.monotonic()
         shell.send(f"{_SECOND}\r")
         _row(shell, "second")
         second = time.monotonic() - asked
-        shell.sendintr()
-        shell.expect("stopped", timeout=_LIMIT_S)
+        _stop(shell)
     return prompt, first, second
+
+
+def _stop(shell: pexpect.spawn) -> None:
+    shell.sendintr()
+    shell.expect("stopped", timeout=_LIMIT_S)
+    shell.expect("sqlstream>", timeout=_LIMIT_S)
 
 
 def _row(shell: pexpect.spawn, word: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from contextvars import ContextVar
@@ -82,3 +83,61 @@ def test_several_threads_at_once():
     for thread in threads:
         thread.join()
     assert results == [_LEVELS] * 8
+
+
+_ENDS_WHILE_ANOTHER_IS_DEEP = """
+import sys, threading
+from sqlstream.grammar.depth import run_with_room
+
+deep, ended, raised, end = (threading.Event() for _ in range(4))
+results = []
+
+def frames(count, then=lambda: 0):
+    return 1 + frames(count - 1, then) if count else then()
+
+def first():
+    frames(20_000)
+    raised.set()
+    end.wait()
+
+def second():
+    deep.set()
+    ended.wait()
+    return frames(100)
+
+one = threading.Thread(target=run_with_room, args=(first,))
+other = threading.Thread(target=lambda: results.append({call}))
+one.start()
+raised.wait()
+other.start()
+deep.wait()
+end.set()
+one.join()
+ended.set()
+other.join()
+run_with_room(int)
+print(results, sys.getrecursionlimit())
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["run_with_room(lambda: frames(15_000, second))", "frames(15_000, second)"], ids=["ours", "another's"]
+)
+def test_the_limit_is_put_back_only_when_no_thread_is_deeper(call):
+    """Python ends the process otherwise: "Cannot recover from stack overflow"."""
+    script = _ENDS_WHILE_ANOTHER_IS_DEEP.replace("{call}", call)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("[15100] 1000\n", 0), done.stderr
+
+
+def test_a_call_that_begins_while_the_limit_is_raised_runs_in_a_large_stack():
+    names: list[str] = []
+
+    def first() -> None:
+        _frames(_LEVELS)
+        other = threading.Thread(target=run_with_room, args=(lambda: names.append(threading.current_thread().name),))
+        other.start()
+        other.join()
+
+    run_with_room(first)
+    assert names == ["sqlstream-deep"]

@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PROCESSES ?= 3
 IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
+# Made once: some seventy processes of the tests start a Java, each some seconds sooner. It does without where it must.
+ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
 .PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
@@ -16,10 +18,10 @@ check: lint types test-fast ## lint, types and the tests that need no Spark (the
 demo: java $(READY) ## run a query over a year of real departures, end to end
 	@$(BIN)/python -m examples.flights.demo
 
-test: java $(READY) ## every test but the long ones, in three processes (PROCESSES=n)
+test: java $(READY) $(ARCHIVE) ## every test but the long ones, in three processes (PROCESSES=n)
 	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not long" --restarts third
 
-test-all: java $(READY) ## all tests, with all restarts, cases of peers and examples: twice as long
+test-all: java $(READY) $(ARCHIVE) ## all tests, with all restarts, cases of peers and examples: twice as long
 	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest $(IN_PROCESSES)
 
 test-fast: PROCESSES = 2
@@ -141,4 +143,8 @@ $(READY): pyproject.toml constraints.txt | python
 	@echo "Setting up $(VENV) (once; downloads about 500 MB, most of it Spark)"
 	@$(PYTHON) -m venv $(VENV) || { echo 'The venv module is missing; Debian, Ubuntu: sudo apt-get install python3-venv' >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,examples]'
+	@touch $@
+
+$(ARCHIVE): $(READY)
+	-@$(BIN)/python -m sqlstream.class_archive
 	@touch $@

@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.errors import Diagnostic
+from sqlstream.python_path import importable
 from sqlstream.session import Session
 
 FOLDER = Path(__file__).with_name("statements")
+FUNCTIONS = Path(__file__).parents[1] / "golden"
+"""Holds the Python functions that some statements declare."""
 _REFUSED = re.compile(r"-- refused(?: (?P<code>SS\d+))?: (?P<reason>.+)")
 
 
@@ -46,7 +49,7 @@ def listed() -> list[Listed]:
 
 def mistakes(entry: Listed) -> tuple[Diagnostic, ...]:
     """What is wrong with the statement. Refused definitions of its tables are mistakes of the list."""
-    with Session() as session:
+    with importable(FUNCTIONS), Session() as session:
         return session.check(f"{entry.tables}\n{entry.text}")
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from sqlstream.python_path import importable
 from tests.flink.listing import Listed, listed, mistakes
 
-FUNCTIONS = Path(__file__).parents[1] / "golden"
 ENTRIES = listed()
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.due], ids=lambda entry: entry.title)
 def test_a_statement_of_flink_is_taken_or_refused_as_listed(entry: Listed) -> None:
-    with importable(FUNCTIONS):
-        found = mistakes(entry)
+    found = mistakes(entry)
     shown = "\n".join(d.render() for d in found)
     if entry.reason is None:
         assert not found, shown

@@ -307,6 +307,8 @@ def _function(node: exp.Func, types: Types) -> DataType:
         return user.returns
     if name == "named_struct":
         return _struct(node, types)
+    if name == "struct":
+        return _struct_by_columns(node, types)
     return result_type(name, [types.of(a) for a in call_arguments(node)])
 
 
@@ -316,6 +318,19 @@ def _struct(call: exp.Func, types: Types) -> DataType:
     if not constant or len(names) != len(values) or any(v.is_unknown or v.name == "VOID" for v in values):
         return UNKNOWN
     return DataType("STRUCT", tuple((name.name, kind) for name, kind in zip(names, values, strict=True)))
+
+
+def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
+    """STRUCT(a, b AS c, …): a member without a name is called after its place."""
+    members = [
+        (value.alias_or_name if isinstance(value, exp.Alias | exp.Column) else f"col{place}", types.of(value))
+        for place, value in enumerate(call_arguments(call), 1)
+        if not value.is_star
+    ]
+    certain = len(members) == len(call_arguments(call))
+    if not certain or any(kind.is_unknown or kind.name == "VOID" for _, kind in members):
+        return UNKNOWN
+    return DataType("STRUCT", tuple(members))
 
 
 def call_arguments(call: exp.Expr) -> list[exp.Expr]:

@@ -16,6 +16,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
+from sqlstream.planner.batch.unnested import type_of_unnested
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
@@ -53,7 +54,7 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys).of(query)
+    plain = _Respelling(context, keys, columns).of(query)
     spelled = respelled(plain, Types(_certain(plain, columns)), context)
     context.stop_if_wrong()
     return spelled
@@ -69,9 +70,10 @@ def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
 
 
 class _Respelling:
-    def __init__(self, context: Context, keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, context: Context, keys: Mapping[str, Sequence[str]], columns: Mapping[str, DataType]) -> None:
         self._context = context
         self._keys = keys
+        self._columns = columns
 
     def of(self, node: exp.Expr) -> exp.Expr:
         node = spelled_out(node)
@@ -139,9 +141,18 @@ class _Respelling:
             return over_children(join, self.of)
         lateral = exp.Lateral(this=generator)
         copy = over_children(join, lambda child: lateral if child is right else self.of(child))
+        if self._is_of_map(right) and _keeps_or_drops(join) and isinstance(generator.this, exp.Anonymous):
+            # Spark reads a MAP of the left side in a CROSS JOIN only, where …_OUTER keeps rows without entries.
+            if join.side:
+                generator.this.set("this", f"{generator.this.name}_OUTER")
+            copy.set("side", None)
+            copy.set("on", None)
         if not (copy.args.get("side") or copy.args.get("kind") or copy.args.get("on")):
             copy.set("kind", "CROSS")  # what a comma means
         return copy
+
+    def _is_of_map(self, source: exp.Expr) -> bool:
+        return isinstance(source, exp.Unnest) and type_of_unnested(source, self._columns).name == "MAP"
 
     def _asof(self, join: exp.Join) -> exp.Expr:
         if nearest(join) is None:
@@ -165,23 +176,48 @@ class _Respelling:
         return None if isinstance(call, exp.Query) else exp.Table(this=self.of(call), alias=_named(alias))
 
     def _unnest(self, unnest: exp.Unnest) -> exp.Expr:
-        """One column is the element, several are the members of structs; the position is counted from 1."""
-        array = self.of(unnest.expressions[0])
+        """Elements of an array, members of its structs or entries of a map; the position is counted from 1."""
         if len(unnest.expressions) > 1:
             self._context.wrong("SS207", f"UNNEST takes 1 argument, not {len(unnest.expressions)}", unnest)
+        values, kind = self.of(unnest.expressions[0]), type_of_unnested(unnest, self._columns)
         alias, position = unnest.args.get("alias"), unnest.args.get("offset")
         names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+        members = _members(kind)
+        if kind.name == "MAP":
+            values = exp.Anonymous(this="MAP_ENTRIES", expressions=[values])
         if not position:
-            return exp.Anonymous(this="INLINE" if len(names) > 1 else "EXPLODE", expressions=[array])
-        if len(names) > 1:
-            self._context.refuse("syntax", unnest, "It is WITH ORDINALITY of an array of structs.")
+            several = bool(members) or (kind.is_unknown and len(names) > 1)
+            return exp.Anonymous(this="INLINE" if several else "EXPLODE", expressions=[values])
+        if kind.is_unknown and len(names) > 1:
+            hint = "It is WITH ORDINALITY of a value whose type only Spark knows; CAST the value to its type."
+            self._context.refuse("syntax", unnest, hint)
         element, index = exp.to_identifier("e"), exp.to_identifier("i")
         number = exp.Add(this=exp.column("i"), expression=exp.Literal.number(1))
-        pair = exp.Anonymous(this="STRUCT", expressions=[exp.column("e"), number])
-        pairs = exp.Anonymous(
-            this="TRANSFORM", expressions=[array, exp.Lambda(this=pair, expressions=[element, index])]
-        )
-        return exp.Anonymous(this="INLINE", expressions=[pairs])
+        shown = [_as(exp.Dot(this=exp.column("e"), expression=exp.to_identifier(m, quoted=True)), m) for m in members]
+        shown = [*(shown or [_as(exp.column("e"), "col")]), _as(number, "ordinality")]
+        row = exp.Anonymous(this="STRUCT", expressions=shown)
+        rows = exp.Anonymous(this="TRANSFORM", expressions=[values, exp.Lambda(this=row, expressions=[element, index])])
+        return exp.Anonymous(this="INLINE", expressions=[rows])
+
+
+def _keeps_or_drops(join: exp.Join) -> bool:
+    """Whether it is JOIN or LEFT JOIN … ON TRUE."""
+    condition = join.args.get("on")
+    return isinstance(condition, exp.Boolean) and bool(condition.this) and join.side in ("", "LEFT")
+
+
+def _members(kind: DataType) -> list[str]:
+    """The columns of UNNEST, where they are not the one of the elements."""
+    if kind.name == "MAP":
+        return ["key", "value"]
+    element = kind.args[0] if kind.name == "ARRAY" and kind.args else None
+    if not isinstance(element, DataType) or element.name != "STRUCT":
+        return []
+    return [str(member[0]) for member in element.args if isinstance(member, tuple)]
+
+
+def _as(expression: exp.Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=expression, alias=exp.to_identifier(name, quoted=True))
 
 
 def _named(alias: exp.Expr | None, position: object = None) -> exp.TableAlias | None:
@@ -189,8 +225,8 @@ def _named(alias: exp.Expr | None, position: object = None) -> exp.TableAlias | 
     if not isinstance(alias, exp.TableAlias):
         return None
     columns = [column.copy() for column in alias.columns]
-    if position:
-        columns.append(position.copy() if isinstance(position, exp.Identifier) else exp.to_identifier("ordinality"))
+    if isinstance(position, exp.Identifier):
+        columns.append(position.copy())
     return exp.TableAlias(this=alias.this.copy() if alias.this else None, columns=columns)
 
 

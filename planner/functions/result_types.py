@@ -110,6 +110,13 @@ def _round(types: Sequence[DataType]) -> DataType:
     return types[0] if types and types[0].is_numeric and types[0].name != "DECIMAL" else UNKNOWN
 
 
+def _map(types: Sequence[DataType]) -> DataType:
+    """MAP(key, value, …): all keys have one type, and so do all values."""
+    parts = (common_type(types[::2]), common_type(types[1::2]))
+    known = len(types) % 2 == 0 and not any(part.is_unknown or part.name == "VOID" for part in parts)
+    return DataType("MAP", parts) if known else UNKNOWN
+
+
 def _with_unit(with_unit: DataType, without: DataType) -> Rule:
     """DATEDIFF(a, b) and DATEDIFF(HOUR, a, b)."""
     return lambda types: with_unit if len(types) == 3 else without
@@ -173,6 +180,7 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_argument(0), "array_distinct array_sort sort_array array_compact slice shuffle")),
     **dict(_of(_array_with_element, "array_remove")),
     **dict(_of(_element, "array_max array_min get")),
+    "map": _map,
     **dict(_of(_map_part(0), "map_keys")),
     **dict(_of(_map_part(1), "map_values")),
     **dict(_of(_always(_BINARY), "unhex unbase64 encode")),

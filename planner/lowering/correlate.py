@@ -74,17 +74,18 @@ def _unnest(unnest: exp.Unnest, node: Correlate, rows: DataFrame, context: Conte
     (argument,) = unnest.expressions
     text = context.sql(argument)
     kind = rows.select(F.expr(text).alias("value")).schema["value"].dataType
+    members: list[str] = []
     if isinstance(kind, MapType):
-        return _call("inline", f"map_entries({text})", node, rows)
-    structs = isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType)
+        text, members = f"map_entries({text})", ["key", "value"]
+    elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+        members = kind.elementType.fieldNames()
     if unnest.args.get("offset"):
-        return _with_ordinality(text, structs, node, rows)
-    return _call("inline" if structs else "explode", text, node, rows)
+        return _with_ordinality(text, [f"e.{quoted(member)}" for member in members] or ["e"], node, rows)
+    return _call("inline" if members else "explode", text, node, rows)
 
 
-def _with_ordinality(text: str, structs: bool, node: Correlate, rows: DataFrame) -> Column:
+def _with_ordinality(text: str, members: list[str], node: Correlate, rows: DataFrame) -> Column:
     """WITH ORDINALITY: the position, from 1, is the last output."""
-    members = [f"e.{quoted(f.name)}" for f in node.outputs[:-1]] if structs else ["e"]
     names = [f.name for f in node.outputs]
     values = ", ".join(f"{string(n)}, {m}" for n, m in zip(names, [*members, "i + 1"], strict=True))
     return _call("inline", f"transform({text}, (e, i) -> named_struct({values}))", node, rows)

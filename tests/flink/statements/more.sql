@@ -72,7 +72,6 @@ SELECT order_id, tag FROM Orders, UNNEST(tags) AS t (tag);
 
 SELECT order_id, pos, tag FROM Orders CROSS JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, pos);
 
--- refused SS399: entries of a map have no position
 SELECT * FROM (VALUES (MAP['a', 1])) AS t (m) CROSS JOIN UNNEST(m) WITH ORDINALITY AS u (k, v, ord);
 
 SELECT o.order_id, c.zip FROM Orders o LEFT JOIN Customers FOR SYSTEM_TIME AS OF o.proctime AS c ON o.customer_id = c.id;

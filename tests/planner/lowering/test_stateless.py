@@ -17,6 +17,7 @@ from tests.streams import fields, in_order, item, output, scan, sql, table, time
 pytestmark = pytest.mark.spark
 
 TAGS = table("tags", id="INT", tags="ARRAY<STRING>", parts="ARRAY<STRUCT<a: INT, b: STRING>>")
+MAPS = table("maps", id="INT", entries="MAP<STRING, INT>")
 TAGS = dataclasses.replace(TAGS, columns=(*TAGS.columns, Column("odd name", DataType("INT"))))
 ROWS = [
     (1, ["x", "y"], [{"a": 1, "b": "one"}], -5),
@@ -55,8 +56,8 @@ def test_unions_go_by_position(streams):
     assert streams.run(Union((first, second))) == in_order(expected)
 
 
-def unnest(text):
-    return exp.Unnest(expressions=[sql(text)])
+def unnest(text, offset=None):
+    return exp.Unnest(expressions=[sql(text)], offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,11 @@ def unnest(text):
         (sql("explode(tags)"), fields(t="STRING"), [(1, "x"), (1, "y")]),
         (sql("posexplode(tags)"), fields(i="INT", t="STRING"), [(1, 0, "x"), (1, 1, "y")]),
         (unnest("parts"), fields(a="INT", b="STRING"), [(1, 1, "one")]),
+        (unnest("tags", True), fields(t="STRING", i="INT"), [(1, "x", 1), (1, "y", 2)]),
+        (unnest("parts", True), fields(x="INT", y="STRING", i="INT"), [(1, 1, "one", 1)]),
         (sql("inline(parts)"), fields(a="INT", b="STRING"), [(1, 1, "one")]),
     ],
-    ids=["unnest", "explode", "posexplode", "unnest structs", "inline"],
+    ids=["unnest", "explode", "posexplode", "unnest structs", "ordinality", "structs ordinality", "inline"],
 )
 def test_generators_give_rows_and_outer_ones_keep_rows_without_any(streams, function, outputs, inner):
     streams.write(TAGS, ROWS)
@@ -77,6 +80,17 @@ def test_generators_give_rows_and_outer_ones_keep_rows_without_any(streams, func
     both = Union(tuple(Project(Correlate(kept, function, outputs, outer), names) for outer in (False, True)))
     missing = [(i, *[None] * len(outputs)) for i in (2, 3)]
     assert streams.run(both) == in_order([*inner, *inner, *missing])
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_entries_of_a_map_have_positions_in_its_order(streams, outer):
+    streams.write(MAPS, [(1, {"z": 3, "a": None}), (2, {}), (3, None)])
+    outputs = fields(k="STRING", v="INT", n="INT")
+    rows = Correlate(scan(MAPS), unnest("entries", True), outputs, outer)
+    missing = [(2, None, None, None), (3, None, None, None)] if outer else []
+    expected = [(1, "z", 3, 1), (1, "a", None, 2), *missing]
+    names = (item("id", "id"), *(item(f.name, f.name) for f in outputs))
+    assert streams.run(Project(rows, names)) == in_order(expected)
 
 
 def test_an_insert_names_its_columns_after_the_table(streams):

@@ -37,6 +37,9 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
     (folder / "notes.jsonl").write_text(
         "".join(json.dumps({"id": n, "body": json.dumps({"sku": f"s{n % 2}", "tags": [n]})}) + "\n" for n in range(3))
     )
+    (folder / "counted.jsonl").write_text(
+        '{"shop": 1, "counts": {"b": 3, "a": 4}}\n{"shop": 2, "counts": {}}\n{"shop": 3, "counts": null}\n'
+    )
     (folder / "odd.csv").write_text("1,a\n,b\nc,c\n2,d\n")
     with sqlite3.connect(folder / "people.db") as database:
         database.execute("CREATE TABLE people (id INT, name TEXT, born TEXT)")
@@ -60,6 +63,8 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv');
         CREATE TABLE notes (id INT, body STRING)
         WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/notes.jsonl');
+        CREATE TABLE counted (shop INT, counts MAP<STRING, INT>)
+        WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/counted.jsonl');
         CREATE VIEW skus AS SELECT id, body:sku AS sku FROM notes;
         CREATE DATABASE texts;
         CREATE FUNCTION texts.shout(t STRING) RETURNS STRING LANGUAGE PYTHON AS $$ return t.upper() $$;
@@ -163,6 +168,27 @@ QUERIES = {
         ("Köln", "c", 1),
         ("Ulm", "a", 1),
         ("Ulm", "b", 2),
+    ],
+    "SELECT k, v, n FROM (VALUES (MAP['b', 1, 'a', 2])) AS t(m) CROSS JOIN UNNEST(m) WITH ORDINALITY AS u(k, v, n) "
+    "ORDER BY n": [("b", 1, 1), ("a", 2, 2)],
+    "SELECT k, v FROM (VALUES (MAP['b', 1, 'a', 2])) AS t(m), UNNEST(m) AS u(k, v) ORDER BY k": [("a", 2), ("b", 1)],
+    "SELECT * FROM UNNEST(MAP['b', 1]) WITH ORDINALITY": [("b", 1, 1)],
+    "SELECT shop, k, n FROM counted LEFT JOIN UNNEST(counts) WITH ORDINALITY AS u(k, v, n) ON TRUE ORDER BY 1, 3": [
+        (1, "b", 1),
+        (1, "a", 2),
+        (2, None, None),
+        (3, None, None),
+    ],
+    "WITH c AS (SELECT * FROM counted) SELECT SUM(v) FROM c JOIN UNNEST(c.counts) AS u(k, v) ON TRUE": [(7,)],
+    "WITH c(m) AS (SELECT counts FROM counted UNION ALL SELECT NULL) SELECT SUM(v) FROM c, UNNEST(m) AS u(k, v)": [
+        (7,)
+    ],
+    "SELECT a, b, n FROM (SELECT * FROM (SELECT ARRAY[STRUCT(1 AS x, 'p' AS y), STRUCT(2 AS x, 'q' AS y)] AS s) AS z) "
+    "AS w, UNNEST(w.s) WITH ORDINALITY AS u(a, b, n) ORDER BY n": [(1, "p", 1), (2, "q", 2)],
+    "SELECT (SELECT MAX(n) FROM UNNEST(c.tags) WITH ORDINALITY AS t(tag, n)) AS most FROM shops AS c ORDER BY shop": [
+        (2,),
+        (None,),
+        (1,),
     ],
     "SELECT city, tag FROM shops LEFT JOIN UNNEST(tags) AS t(tag) ON TRUE ORDER BY city, tag": [
         ("Bonn", None),

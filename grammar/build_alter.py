@@ -84,8 +84,15 @@ class AlterBuilder(MatchBuilder):
     def element_kind(self, meta: Meta, *words: Token) -> str:
         return words_of(words)
 
-    def change_partition(self, meta: Meta, exists: Any, partition: Any) -> n.ChangePartition:
-        return n.ChangePartition(partition, span=span_of_meta(meta))
+    def add_partitions(self, meta: Meta, exists: Any, *added: n.Partition) -> n.ChangePartitions:
+        return n.ChangePartitions(added, True, bool(exists), span=span_of_meta(meta))
+
+    def added_partition(self, meta: Meta, values: Any, options: Any) -> n.Partition:
+        return n.Partition(values, options or (), span=span_of_meta(meta))
+
+    def drop_partitions(self, meta: Meta, exists: Any, *dropped: Any) -> n.ChangePartitions:
+        span = span_of_meta(meta)
+        return n.ChangePartitions(tuple(n.Partition(v, span=span) for v in dropped), False, bool(exists), span=span)
 
     def alter_view(self, meta: Meta, exists: Any, name: n.Name, change: Any) -> n.AlterView:
         rename = change if isinstance(change, n.RenameTo) else None

@@ -841,15 +841,25 @@ class ChangeDistribution(Node):
 
 
 @dataclass(frozen=True)
-class ChangePartition(Node):
-    """``ADD|DROP PARTITION (…)``: parsed to be refused with a hint."""
+class Partition(Node):
+    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]``; options are parsed to be refused with a hint."""
 
-    partition: tuple[PartitionValue, ...]
+    values: tuple[PartitionValue, ...]
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChangePartitions(Node):
+    """``ADD [IF NOT EXISTS] PARTITION (…) …`` and ``DROP [IF EXISTS] PARTITION (…), …``."""
+
+    partitions: tuple[Partition, ...]
+    adds: bool
+    if_needed: bool = False
 
 
 TableChange = (
     RenameTo | RenameColumn | SetOptions | ResetOptions | AddElements | ModifyElements | RetypeColumn | DropColumns
-    | DropElement | ChangePartition | ChangeDistribution
+    | DropElement | ChangePartitions | ChangeDistribution
 )  # fmt: skip
 
 

@@ -316,8 +316,11 @@ def _(node: n.ChangeDistribution, sql: Sql) -> str:
 
 
 @print_node.register
-def _(node: n.ChangePartition, sql: Sql) -> str:
-    return joined("ADD", partition_text(node.partition, sql))
+def _(node: n.ChangePartitions, sql: Sql) -> str:
+    texts = [joined(partition_text(p.values, sql), _with(p.options, sql)) for p in node.partitions]
+    if node.adds:
+        return joined("ADD", _flag("IF NOT EXISTS", node.if_needed), *texts)
+    return joined("DROP", _flag("IF EXISTS", node.if_needed), ", ".join(texts))
 
 
 @print_node.register

@@ -27,6 +27,7 @@ from sqlstream.query import Query
 from sqlstream.results import Columns, Rows, columns_of, key_of
 from sqlstream.runner import Runner
 from sqlstream.settings import without_effect
+from sqlstream.statements.changing_partitions import change_partitions
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.defining import DEFINITIONS, define
 from sqlstream.statements.definitions import CreatedAs, create_table, table_of_columns, table_of_query
@@ -325,6 +326,8 @@ class Session:
         changed = define(statement, self.workspace, text)
         for table in before:
             self._forget_rows(statement, table, changed)
+        if isinstance(statement, nodes.AlterTable) and isinstance(changed, Table):
+            change_partitions(statement, changed)
         note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
         return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
 

@@ -23,7 +23,7 @@ _PAUSE_SECONDS = 0.1
 def require_log(table: Table, folder: Path, stay: Stay | None, after: int, streamed: bool) -> None:
     """Errors where a job that goes on after a micro-batch would lose rows that it has written to the folder, or write
     among those of somebody else: SS420, SS434, SS508. The rest is as in ``Connector.require_intact``."""
-    there = folder.is_dir() and any(not is_hidden(path.name) for path in folder.iterdir())
+    there = folder.is_dir() and any(not is_hidden(path.name) and _is_or_holds_file(path) for path in folder.iterdir())
     logged, batches = (newest_logged(folder), newest_folder(folder)) if folder.is_dir() else (None, None)
     nothing_told = logged is None and batches is None
     if stay is None:
@@ -35,6 +35,15 @@ def require_log(table: Table, folder: Path, stay: Stay | None, after: int, strea
     until = after if stay.until is None else stay.until
     if streamed and ((there and nothing_told) or (stay.since < until and (logged is None or logged < until))):
         raise _log_gone(table, folder, until)
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether there is more than empty folders, which ALTER TABLE … ADD PARTITION makes."""
+    return any(path.is_symlink() or not path.is_dir() for path in folder.rglob("*"))
+
+
+def _is_or_holds_file(path: Path) -> bool:
+    return not path.is_dir() or path.is_symlink() or holds_files(path)
 
 
 def require_rows(table: Table, folder: Path, stay: Stay | None) -> None:

@@ -57,6 +57,11 @@ def begin_after(folder: Path, batch: int) -> None:
             _write(log, str(number), [])
 
 
+def logged_lines(folder: Path) -> list[str]:
+    """What the log says of each file that counts, as JSON; nothing where there is no log."""
+    return [line for line in _known(folder / LOG) if line]
+
+
 def _entries(log: Path) -> dict[int, str]:
     """The names of entries by number, a compact one before a plain one."""
     if not log.is_dir():

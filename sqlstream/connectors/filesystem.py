@@ -45,7 +45,7 @@ from sqlstream.connectors.file_columns import (
     wrong_columns_through_spark,
 )
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
-from sqlstream.connectors.file_sink_checks import not_empty, require_log, require_logged, require_rows
+from sqlstream.connectors.file_sink_checks import holds_files, not_empty, require_log, require_logged, require_rows
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
     CORRUPT,
@@ -633,7 +633,7 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
             hint = "Write to another directory, which then has what comes after the savepoint."
             raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
         return
-    if not Path(local).is_dir() or any(Path(local).iterdir()):
+    if not Path(local).is_dir() or holds_files(Path(local)):
         raise not_empty(table, Path(local))
 
 

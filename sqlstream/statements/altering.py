@@ -12,17 +12,17 @@ from sqlstream import connectors
 from sqlstream.catalog import Catalog, Path, full_name
 from sqlstream.catalogs.declaring import declared_table
 from sqlstream.catalogs.store import Bound, Stored
-from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
+from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.options import find
 from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.statements.changing_partitions import partition_names
 from sqlstream.statements.ddl import definition_of
 from sqlstream.statements.definitions import Defined, bare, declared_view, define
 from sqlstream.workspace import Workspace
 
 WRONG_CHANGE = "SS249"
-NO_PARTITION_STATEMENTS = "SS358"
 
 
 # --- ALTER TABLE ----------------------------------------------------------------------------------------------
@@ -34,6 +34,9 @@ def _(statement: nodes.AlterTable, workspace: Workspace, text: str) -> Defined:
     table = existing_table(statement, catalog)
     if table is None:
         return None
+    if isinstance(statement.change, nodes.ChangePartitions):
+        partition_names(statement.change, table, statement.name.span)
+        return table  # whose folders the session changes
     path = catalog.path(statement.name)
     path = (*path[:2], catalog_spelling(catalog, path))
     before = definition_of(table, catalog, path)
@@ -296,13 +299,6 @@ def _(change: nodes.ChangeDistribution, table: nodes.CreateTable) -> nodes.Creat
     if not change.adds and table.distribution is None:
         raise _wrong("the table is not DISTRIBUTED", change.span, "Write ALTER TABLE … ADD DISTRIBUTION.")
     return replace(table, distribution=change.distribution)
-
-
-@changed.register
-def _(change: nodes.ChangePartition, table: nodes.CreateTable) -> nodes.CreateTable:
-    message = "ADD PARTITION and DROP PARTITION are not executed"
-    hint = "Partitions are folders: INSERT makes them, and they are looked for whenever the table is read."
-    raise UnsupportedError(NO_PARTITION_STATEMENTS, message, change.span, hint=hint)
 
 
 def _column(name: str, table: nodes.CreateTable, span: Span) -> nodes.Column:

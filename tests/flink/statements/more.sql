@@ -9,6 +9,7 @@ CREATE TABLE Shipments (id BIGINT, order_id STRING, ship_time TIMESTAMP(3), WATE
 CREATE TABLE Customers (id INT, name STRING, country STRING, zip STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h:5432/customerdb', 'table-name' = 'customers');
 CREATE TABLE Ticker (symbol STRING, rowtime TIMESTAMP(3), price BIGINT, tax BIGINT, WATERMARK FOR rowtime AS rowtime - INTERVAL '1' SECOND) WITH ('connector' = 'datagen');
 CREATE TABLE Bid (bidtime TIMESTAMP(3), price DECIMAL(10, 2), item STRING, supplier_id STRING, proctime AS PROCTIME(), WATERMARK FOR bidtime AS bidtime - INTERVAL '1' SECOND) WITH ('connector' = 'datagen');
+CREATE TABLE DailySales (product_id BIGINT, sales BIGINT, dt STRING) PARTITIONED BY (dt) WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'parquet');
 CREATE TABLE ShopSales (product_id BIGINT, category STRING, product_name STRING, sales BIGINT) WITH ('connector' = 'datagen');
 CREATE TABLE t1 (s STRING, c1 INT, c2 INT) WITH ('connector' = 'datagen');
 CREATE TABLE t2 (s STRING, c1 INT, c2 INT) WITH ('connector' = 'datagen');
@@ -216,14 +217,16 @@ ALTER TABLE ShopSales ADD `c1` INT COMMENT 'new_column docs';
 
 ALTER TABLE ShopSales ADD (`country` STRING COMMENT 'c', ts AS NOW(), PRIMARY KEY (product_id) NOT ENFORCED);
 
--- refused SS358: partitions are folders, which INSERT makes
-ALTER TABLE ShopSales ADD PARTITION (dt = '2020-01-01');
+ALTER TABLE DailySales ADD PARTITION (dt = '2020-01-01');
 
--- refused SS101: partitions are folders, which have no options
-ALTER TABLE IF EXISTS ShopSales ADD IF NOT EXISTS PARTITION (dt = '2020-01-01') WITH ('k' = 'v');
+-- refused SS358: partitions are folders, which have no options
+ALTER TABLE IF EXISTS DailySales ADD IF NOT EXISTS PARTITION (dt = '2020-01-01') WITH ('k' = 'v');
 
--- refused SS358: partitions are folders, which INSERT makes
-ALTER TABLE ShopSales DROP PARTITION (dt = '2020-01-01');
+ALTER TABLE DailySales ADD IF NOT EXISTS PARTITION (dt = '2020-01-01') PARTITION (dt = '2020-01-02');
+
+ALTER TABLE DailySales DROP PARTITION (dt = '2020-01-01');
+
+ALTER TABLE DailySales DROP IF EXISTS PARTITION (dt = '2020-01-01'), PARTITION (dt = '2020-01-02');
 
 ALTER TABLE ShopSales MODIFY category STRING AFTER sales;
 

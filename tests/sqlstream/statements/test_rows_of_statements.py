@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
@@ -50,6 +51,21 @@ def test_a_partition_of_insert_is_a_column_of_its_rows(session: Session) -> None
     ]
     assert len(rows(session, "SHOW PARTITIONS days PARTITION (day = 'mon day')")) == 1
     assert rows(session, "SHOW PARTITIONS days PARTITION (day = 'tue')") == []
+
+
+def test_rows_go_with_a_dropped_partition_but_for_those_that_a_job_counts(session: Session, tmp_path: Path) -> None:
+    session.sql("ALTER TABLE days ADD PARTITION (day = 'a:b')")
+    done(session, "INSERT INTO days SELECT id, IF(id = 1, 'a:b', 'tue'), amount FROM sales")
+    session.sql("ALTER TABLE days ADD PARTITION (day = 'wed'); ALTER TABLE days DROP PARTITION (day = 'wed')")
+    with pytest.raises(SqlStreamError, match=r"SS434.*holds files that a job counts"):
+        session.sql("ALTER TABLE days DROP PARTITION (day = 'a:b')")
+    done(session, "INSERT OVERWRITE days PARTITION (day = 'a:b') SELECT id, amount FROM sales WHERE FALSE")
+    assert rows(session, "SELECT * FROM days") == [(2, "tue", 7)]
+    for log in (tmp_path / "days/_spark_metadata").iterdir():
+        log.unlink()
+    (tmp_path / "days/_spark_metadata").rmdir()
+    session.sql("ALTER TABLE days DROP PARTITION (day = 'tue')")
+    assert rows(session, "SELECT COUNT(*) FROM days") == [(0,)]
 
 
 def test_a_partition_goes_with_columns_and_set_operations(session: Session) -> None:

@@ -26,9 +26,20 @@ from sqlstream.connectors.formats import (
     encode_object,
     quoted,
 )
+from sqlstream.connectors.message_keys import (
+    FORMAT,
+    KEY_OPTIONS,
+    check_keys,
+    key_fields,
+    only_in_keys,
+    table_of_values,
+    with_key,
+    with_key_text,
+    with_keys,
+)
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType, parse_type
@@ -62,7 +73,7 @@ def is_bounded(table: Table) -> bool:
 
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    yield from check_format(table, spans)
+    yield from check_format(table_of_values(table), spans)
     yield from check_changes(table, spans)
     given = dict(table.options)
     if ("topic" in given) == ("topic-pattern" in given):
@@ -72,15 +83,7 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     if (mode == "timestamp") != (millis in given):
         message = f'option "{millis}" and "scan.startup.mode" = "timestamp" need each other'
         yield Diagnostic(WRONG_VALUE, message, spans.get(millis) or spans.get("scan.startup.mode"))
-    columns = [c.name for c in table.physical_columns]
-    for name in _key_fields(given.get("key.fields")):
-        if name not in columns:
-            message = f'option "key.fields" names the column "{name}", which table "{table.name}" does not have'
-            yield Diagnostic(WRONG_VALUE, message, spans.get("key.fields"), hint=hint_of(name, columns, "Columns"))
-
-
-def _key_fields(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(";") if name.strip()]
+    yield from check_keys(table, spans)
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
@@ -93,13 +96,17 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    keep = metadata_columns(table, columns)
-    payload = tuple(name for name in columns if name not in keep)
+    keep, in_key = metadata_columns(table, columns), only_in_keys(table)
+    payload = tuple(name for name in columns if name not in keep and name not in in_key)
+    if in_key:
+        keep = with_key_text(keep, place_of_message())
     texts = messages.withColumn("value", F.col("value").cast("string"))
     if CONNECTOR.values(table)["format"] == "json":  # as Flink, which takes an empty message for none
         texts = texts.where(F.trim("value") != "")
     read, values = decode_changes if has_kinds(table) else decode, CONNECTOR.values(table)
-    rows = read(texts, "value", table, payload, values, keep, place_of_message())
+    rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+    if in_key:
+        return with_keys(rows, table, columns)
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
@@ -185,10 +192,14 @@ def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
 
     values = CONNECTOR.values(table)
     told = has_kinds(table)
-    fields = [(encode_changes if told else encode)(rows, values).alias("value")]
-    names = _key_fields(values["key.fields"])
+    apart = only_in_keys(table)
+    payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
+    fields = [(encode_changes if told else encode)(payload, values).alias("value")]
+    names = key_fields(table)
     if names:
-        keys = rows.select(*(F.col(quoted(n)) for n in names))
+        if table.option(FORMAT) is not None:
+            return with_key(rows, fields[0], table)
+        keys = rows.select(*(F.col(quoted(name)) for name in names))
         fields.append((encode_object if told else encode)(keys, values).alias("key"))
     return rows.select(*fields)
 
@@ -265,7 +276,7 @@ CONNECTOR = Connector(
             source=False,
             sink=True,
         ),
-        Option("key.fields", NAME, "Columns, separated by semicolons, that make the key.", source=False, sink=True),
+        *KEY_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
         *CHANGE_OPTIONS,

@@ -94,11 +94,9 @@ WITH ('connector' = 'kafka', 'topic' = 'user_behavior', 'properties.bootstrap.se
 CREATE TABLE KafkaTable2 (`event_time` TIMESTAMP(3) METADATA FROM 'timestamp', `partition` BIGINT METADATA VIRTUAL, `offset` BIGINT METADATA VIRTUAL, `user_id` BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'user_behavior', 'properties.bootstrap.servers' = 'localhost:9092', 'scan.startup.mode' = 'latest-offset', 'format' = 'csv');
 
--- refused SS502: keys of messages are written, and read by METADATA
 CREATE TABLE KafkaKeys (`ts` TIMESTAMP(3) METADATA FROM 'timestamp', `user_id` BIGINT, `item_id` BIGINT, `behavior` STRING)
 WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'key.format' = 'json', 'key.json.ignore-parse-errors' = 'true', 'key.fields' = 'user_id;item_id', 'value.format' = 'json', 'value.json.fail-on-missing-field' = 'false', 'value.fields-include' = 'ALL');
 
--- refused SS502: keys of messages are written, and read by METADATA
 CREATE TABLE KafkaPrefix (`k_version` INT, `k_user_id` BIGINT, `version` INT, `behavior` STRING)
 WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'key.format' = 'json', 'key.fields-prefix' = 'k_', 'key.fields' = 'k_version;k_user_id', 'value.format' = 'json', 'value.fields-include' = 'EXCEPT_KEY');
 

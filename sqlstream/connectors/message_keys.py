@@ -1,0 +1,204 @@
+"""Keys of Kafka's messages in a format of their own: ``key.format``, ``key.fields`` and ``value.fields-include``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.change_formats import change_format
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_OPTIONS,
+    PLANNED_FORMATS,
+    check_format,
+    decode,
+    encode,
+    quoted,
+)
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
+from sqlstream.planner.bad_rows import BAD, ON_ERROR
+from sqlstream.planner.catalog import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+KEY = "key."
+FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
+
+_FORMAT = one_of("csv", "json", "raw", planned=PLANNED_FORMATS)
+_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
+_KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
+_KEY_TEXT, _KEY_PLACE, _BESIDE, _VALUE = "__key_text", "__key_place", "__beside", "__value"
+
+FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
+KEY_OPTIONS = (
+    Option(FIELDS, NAME, "Columns, separated by semicolons, that make the key.", sink=True),
+    Option(FORMAT, _FORMAT, "How the key is written; without it as the value, and not read.", sink=True),
+    Option(PREFIX, NAME, "Begins the names of key.fields in the table, and is not in those of the key.", sink=True),
+    Option(
+        INCLUDE,
+        one_of("ALL", "EXCEPT_KEY"),
+        "Whether values hold the columns of the key, too. If so, they are read from there, and keys are not looked at.",
+        "ALL",
+        sink=True,
+    ),
+    *FORMATS_OF_KEYS,
+)
+
+
+def key_fields(table: Table) -> list[str]:
+    """The columns of the key, as the table names them."""
+    return [name.strip() for name in (table.option(FIELDS) or "").split(";") if name.strip()]
+
+
+def key_values(table: Table) -> dict[str, Any]:
+    """The options of the format of keys, by the names that those of values have."""
+    return parsed(_KNOWN, dict(_options(table)))
+
+
+def only_in_keys(table: Table) -> list[str]:
+    """The columns that the values of messages do not hold."""
+    except_key = (table.option(INCLUDE) or "").strip().upper() == "EXCEPT_KEY"
+    return key_fields(table) if except_key else []
+
+
+def table_of_values(table: Table) -> Table:
+    """The table with the columns, and the options, that values of messages have."""
+    apart = only_in_keys(table)
+    columns = tuple(c for c in table.columns if c.name not in apart)
+    return replace(table, columns=columns, options=tuple(o for o in table.options if not o[0].startswith(KEY)))
+
+
+def table_of_keys(table: Table) -> Table:
+    """A table of the columns, by the names, that keys of messages have."""
+    named = {c.name: c for c in table.physical_columns}
+    columns = tuple(replace(named[name], name=name_in_key(table, name)) for name in key_fields(table) if name in named)
+    more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
+    return replace(table, columns=columns, options=(*_options(table), *more), watermark=None, primary_key=())
+
+
+def name_in_key(table: Table, name: str) -> str:
+    return name.removeprefix(table.option(PREFIX) or "")
+
+
+def _options(table: Table) -> tuple[tuple[str, str], ...]:
+    own = {FIELDS, PREFIX}
+    return tuple((k.removeprefix(KEY), v) for k, v in table.options if k.startswith(KEY) and k not in own)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Mistakes in the options of keys, as Flink finds them, and columns that the format of keys cannot hold."""
+    given, fields = dict(table.options), key_fields(table)
+    columns = [c.name for c in table.physical_columns]
+    unknown = [name for name in fields if name not in columns]
+    for name in unknown:
+        message = f'option "{FIELDS}" names the column "{name}", which table "{table.name}" does not have'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint=hint_of(name, columns, "Columns"))
+    if FORMAT not in given:
+        yield from _without_format(table, spans)
+        return
+    if not fields:
+        message = f'option "{FORMAT}" needs the option "{FIELDS}"'
+        hint = f"Add '{FIELDS}' = '…', columns of the table."
+        yield Diagnostic(MISSING_OPTION, message, spans.get(FORMAT), hint=hint)
+    elif not unknown:
+        yield from _wrong_keys(table, given, spans)
+
+
+def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if PREFIX in given:
+        yield from _wrong_prefix(table, given[PREFIX], spans)
+    apart = only_in_keys(table)
+    if change_format(table) is not None and (apart or given[FORMAT].lower() != "json"):
+        wrong = INCLUDE if apart else FORMAT
+        message = f'option "{wrong}" does not go with changes, whose values hold all columns and whose keys are JSON'
+        hint = f"Write '{FORMAT}' = 'json', and leave {INCLUDE} out."
+        yield Diagnostic(WRONG_VALUE, message, spans.get(wrong), hint=hint)
+    yield from check_format(table_of_keys(table), {key.removeprefix(KEY): span for key, span in spans.items()})
+
+
+def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Options that mean nothing without ``key.format``."""
+    needy = {PREFIX, *(option.key for option in FORMATS_OF_KEYS), *((INCLUDE,) if only_in_keys(table) else ())}
+    for key in (key for key, _ in table.options if key in needy):
+        message = f'option "{key}" needs the option "{FORMAT}"'
+        yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{FORMAT}' = '…' to WITH.")
+
+
+def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    apart = only_in_keys(table)
+    if not apart:
+        message = f"option \"{PREFIX}\" needs '{INCLUDE}' = 'EXCEPT_KEY'"
+        hint = "Values with all columns have them by the names that the table has."
+        yield Diagnostic(WRONG_VALUE, message, spans.get(PREFIX), hint=hint)
+    for name in apart:
+        if not name.startswith(prefix) or name == prefix:
+            message = f'column "{name}" of option "{FIELDS}" does not begin with "{PREFIX}", which is "{prefix}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Rename the column.")
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
+    """Messages with the value and, in its format, the key of each row."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # Two steps: columns of the key may have the names of others.
+    keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
+    made = rows.select(value.alias(_VALUE), *keys)
+    key = encode(made.drop(_VALUE), key_values(table))
+    return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
+    """``keep`` of ``decode``, with what ``with_keys`` reads."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
+
+
+def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The named columns of the key beside the rows; NULLs for a message without a key.
+
+    A key that cannot be read is a bad row, as a value is; BAD then holds the key."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keys, values = table_of_keys(table), key_values(table)
+    names = tuple(c.name for c in keys.columns)
+    # A column of the key may have the name of one beside it, which so is within a column of its own.
+    beside = F.struct(*(F.col(quoted(name)) for name in rows.columns))
+    text = F.col(_KEY_TEXT)
+    texts = rows.select(beside.alias(_BESIDE), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
+    place = F.col(f"{_BESIDE}.{_KEY_PLACE}")
+    read = decode(texts, _KEY_TEXT, keys, names, values, {_BESIDE: F.col(_BESIDE)}, place)
+    has_key = F.col(f"{_BESIDE}.{_KEY_TEXT}").isNotNull()
+    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
+    result = [fields.get(name, F.col(f"{_BESIDE}.{quoted(name)}")).alias(name) for name in columns]
+    in_value = F.col(f"{_BESIDE}.{BAD}") if BAD in rows.columns else None
+    if BAD not in read.columns:
+        return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
+    in_key, unread = F.col(BAD), F.col(f"{BAD}.error").isNotNull()
+    if table.option(ON_ERROR) is None:  # keys that are no record are dropped: key.json.ignore-parse-errors
+        return read.where(~unread).select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
+    if in_value is None:
+        return read.select(*result, in_key)
+    bad = F.when(in_value.getField("error").isNull() & unread, in_key).otherwise(in_value)
+    return read.select(*result, bad.alias(BAD))
+
+
+def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
+    """A text in which all columns are NULL."""
+    if values["format"] == "csv":
+        null = values["csv.null-literal"] or ""
+        return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))
+    return "{}" if values["format"] == "json" else None

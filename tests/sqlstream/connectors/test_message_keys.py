@@ -1,0 +1,142 @@
+"""Keys of Kafka's messages in a format of their own, on messages that Spark's connector would bring."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from sqlstream.connectors import validate
+from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.planner.bad_rows import BAD
+from sqlstream.session import Session
+
+SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+NOON = datetime(2024, 1, 31, 12)
+APART = {"value__fields_include": "EXCEPT_KEY"}
+
+
+@pytest.fixture
+def kafka(make_table):
+    def make(columns: str, metadata: dict[str, str] | None = None, **options: object):
+        given = {"topic": "t", "properties__bootstrap__servers": "h:1", "format": "json"} | options
+        return make_table("kafka", columns, metadata, **given)
+
+    return make
+
+
+@pytest.fixture
+def messages(spark):
+    def make(*pairs: tuple[str | None, str | None]):
+        rows = [
+            (k and k.encode(), None if v is None else v.encode(), "t", 0, i, NOON, 0) for i, (k, v) in enumerate(pairs)
+        ]
+        return spark.createDataFrame(rows, SCHEMA)
+
+    return make
+
+
+def tuples(frame) -> list[tuple]:
+    return [tuple(row) for row in frame.collect()]
+
+
+@pytest.mark.spark
+def test_columns_of_keys_are_read_and_written_beside_those_of_values(spark, kafka, messages) -> None:
+    options = {"key__format": "json", "key__fields": "k_version;k_user", "key__fields_prefix": "k_"} | APART
+    table = kafka("k_version INT; k_user BIGINT; version INT; behavior STRING", {"o": "offset"}, **options)
+    read = rows_of_messages(
+        messages(('{"version": 1, "user": 7}', '{"version": 2, "behavior": "b"}'), (None, '{"version": 3}')),
+        table,
+        ("behavior", "k_user", "o", "version", "k_version"),
+    )
+    assert tuples(read) == [("b", 7, 0, 2, 1), (None, None, 1, 3, None)]
+    assert tuples(rows_of_messages(messages(("{}", "{}")), table, ())) == [()]
+    rows = spark.createDataFrame([(1, 7, 2, "b")], "k_version INT, k_user BIGINT, version INT, behavior STRING")
+    assert tuples(messages_of_rows(rows, table).select("key", "value")) == [
+        ('{"version":1,"user":7}', '{"version":2,"behavior":"b"}')
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("columns", "options", "key"),
+    [
+        (
+            "a INT; b STRING; v INT",
+            {"key__format": "csv", "key__fields": "a;b", "key__csv__field_delimiter": "|"},
+            "1|x",
+        ),
+        ("b STRING; v INT", {"key__format": "raw", "key__fields": "b"}, "x"),
+        ("b STRING; v INT", {"key__format": "csv", "key__fields": "b", "key__csv__null_literal": "-"}, "x"),
+        ("a INT; b STRING; v INT", {"key__format": "json", "key__fields": "a;b"}, '{"a":1,"b":"x"}'),
+    ],
+)
+def test_keys_have_formats_of_their_own(
+    spark, kafka, messages, columns: str, options: dict[str, str], key: str
+) -> None:
+    table = kafka(columns, **options, **APART)
+    names = tuple(c.name for c in table.columns)
+    row = tuple({"a": 1, "b": "x", "v": 5}[name] for name in names)
+    nothing = (*(None for _ in names[1:]), 6)
+    assert tuples(rows_of_messages(messages((key, '{"v": 5}'), (None, '{"v": 6}')), table, names)) == [row, nothing]
+    written = messages_of_rows(spark.createDataFrame([row], ", ".join(columns.split("; "))), table)
+    assert tuples(written.select("key", "value")) == [(key, '{"v":5}')]
+
+
+@pytest.mark.spark
+def test_values_with_all_columns_are_what_is_read(spark, kafka, messages) -> None:
+    table = kafka("a INT; v INT", key__format="csv", key__fields="a")
+    assert tuples(rows_of_messages(messages(("bad", '{"a": 1, "v": 2}')), table, ("a", "v"))) == [(1, 2)]
+    rows = spark.createDataFrame([(1, 2)], "a INT, v INT")
+    assert tuples(messages_of_rows(rows, table).select("key", "value")) == [("1", '{"a":1,"v":2}')]
+
+
+@pytest.mark.spark
+def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages) -> None:
+    options = {"key__format": "json", "key__fields": "a"} | APART
+    given = messages(
+        ('{"a": "x"}', '{"v": 1}'), ('{"a": 1}', '{"v": "y"}'), ('{"a": 2}', '{"v": 3}'), ("no", '{"v": 4}')
+    )
+    with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@0 cannot be read: column "a" of type INT is "x"'):
+        rows_of_messages(given.limit(1), kafka("a INT; v INT", **options), ("v",)).collect()
+    skipping = rows_of_messages(given, kafka("a INT; v INT", on_error="skip", **options), ("a", "v"))
+    assert tuples(skipping.select("a", "v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
+        (None, 1, bytearray(b'{"a": "x"}'), 'SS402: column "a" of type INT is "x"', "t[0]@0"),
+        (1, None, bytearray(b'{"v": "y"}'), 'SS402: column "v" of type INT is "y"', "t[0]@1"),
+        (2, 3, bytearray(b'{"v": 3}'), None, "t[0]@2"),
+        (None, 4, bytearray(b"no"), "SS402: the record is no JSON object", "t[0]@3"),
+    ]
+    ignoring = kafka("a INT; v INT", key__json__ignore_parse_errors="true", **options)
+    good = messages(('{"a": "x"}', '{"v": 1}'), ("no", '{"v": 4}'), ('{"a": 2}', '{"v": 3}'))
+    assert tuples(rows_of_messages(good, ignoring, ("a", "v"))) == [(None, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"key__format": "json"}, "SS503"),
+        ({"key__fields": "a", **APART}, "SS503"),
+        ({"key__fields": "a", "key__csv__field_delimiter": ";"}, "SS503"),
+        ({"key__format": "json", "key__fields": "nope"}, "SS504"),
+        ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "a"}, "SS504"),
+        ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "k_", **APART}, "SS504"),
+        ({"key__format": "csv", "key__fields": "a", "key__json__ignore_parse_errors": "true"}, "SS504"),
+        ({"key__format": "raw", "key__fields": "a"}, "SS505"),
+        ({"key__format": "avro", "key__fields": "a"}, "SS350"),
+        ({"key__format": "csv", "key__fields": "m"}, "SS505"),
+        ({"key__format": "json", "key__fields": "a", "format": "debezium-json", **APART}, "SS504"),
+    ],
+)
+def test_options_of_keys_that_do_not_fit_are_refused(kafka, options: dict[str, object], code: str) -> None:
+    assert [d.code for d in validate(kafka("a INT; m MAP<STRING, INT>", **options), {})] == [code]
+
+
+def test_the_words_of_flink_are_taken() -> None:
+    columns, more = (
+        "CREATE TABLE t (k_id BIGINT, id BIGINT)",
+        "'key.fields' = 'k_id', 'value.fields-include' = 'EXCEPT_KEY'",
+    )
+    connector = "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'h:1', 'value.format' = 'json'"
+    keys = "'key.format' = 'json', 'key.json.ignore-parse-errors' = 'true', 'key.fields-prefix' = 'k_'"
+    with Session() as session:
+        assert session.check(f"{columns} WITH ({connector}, {keys}, {more}); SELECT k_id, id FROM t") == ()

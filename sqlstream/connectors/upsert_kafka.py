@@ -1,16 +1,27 @@
 """``upsert-kafka``: a topic that holds the last row of each key, as in Flink.
 
-The key of a message is the PRIMARY KEY as a JSON object, the value all of the row; a message without a value deletes
-the row of its key. So a topic that Kafka compacts stays the table.
+The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value all of the row; a message without a
+value deletes the row of its key. So a topic that Kafka compacts stays the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import BatchWriter, Connector, Environment, upserts
-from sqlstream.connectors.formats import decode, encode_object, quoted, wrong_keys_of_json
+from sqlstream.connectors.formats import (
+    check_format,
+    decode,
+    encode,
+    encode_object,
+    quoted,
+    reading,
+    schema_ddl,
+    writing,
+    wrong_keys_of_json,
+)
 from sqlstream.connectors.kafka import (
     BOUNDED_MODE,
     CLIENT_OPTIONS,
@@ -23,6 +34,7 @@ from sqlstream.connectors.kafka import (
     start_options,
     target_options,
 )
+from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, KEY, key_values
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
@@ -31,6 +43,7 @@ from sqlstream.planner.catalog import UPSERT, RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 NEEDS_KEY = "SS666"
@@ -49,6 +62,14 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
         yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
     yield from wrong_keys_of_json(table)
+    yield from check_format(_keys(table), {key.removeprefix(KEY): span for key, span in spans.items()})
+
+
+def _keys(table: Table) -> Table:
+    """A table of the PRIMARY KEY, in the format of keys."""
+    columns = tuple(c for name in table.primary_key for c in table.physical_columns if c.name == name)
+    options = tuple((key.removeprefix(KEY), value) for key, value in table.options if key.startswith(KEY))
+    return replace(table, columns=columns, options=options, primary_key=(), watermark=None)
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
@@ -67,11 +88,22 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
 
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
     keep = {**metadata_columns(table, columns), ROW_KIND: kind}
-    texts = messages.withColumn("__row_text", F.coalesce("value", "key").cast("string"))
+    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
     payload = tuple(name for name in columns if name not in keep)
     rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def _key_text(table: Table) -> SparkColumn:
+    """The key as a JSON object. What cannot be read of one in CSV is NULL, which no column of a PRIMARY KEY may be."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text, values = F.col("key").cast("string"), key_values(table)
+    if values["format"] == "json":
+        return text
+    row = F.from_csv(text, schema_ddl(_keys(table).columns), reading(values))
+    return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
@@ -92,11 +124,21 @@ def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
     row = encode_object(together.select(*(F.col(quoted(c.name)) for c in table.physical_columns)), values)
     if ROW_KIND in rows.columns:
         row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
-    return together.select(encode_object(together.select(*keys), values).alias("key"), row.alias("value"))
+    of_key = key_values(table)
+    key = encode(together.select(*keys), values if of_key["format"] == "json" else of_key)
+    return together.select(key.alias("key"), row.alias("value"))
 
 
-def _format(key: str, doc: str) -> Option:
-    return Option(key, one_of("json", planned=_OTHER_FORMATS), doc, required=True, sink=True)
+def _format(key: str, doc: str, *formats: str) -> Option:
+    others = [name for name in _OTHER_FORMATS if name not in formats]
+    return Option(key, one_of(*formats, planned=others), doc, required=True, sink=True)
+
+
+_OPTIONS_OF_KEYS = tuple(
+    option
+    for option in FORMATS_OF_KEYS
+    if option.key.startswith("key.csv.") and not option.key.endswith(("ignore-parse-errors", "allow-comments"))
+)
 
 
 CONNECTOR = Connector(
@@ -106,8 +148,9 @@ CONNECTOR = Connector(
     options=(
         Option("topic", NAME, "The topic.", required=True, sink=True),
         *CLIENT_OPTIONS,
-        _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY as a JSON object."),
-        _format("value.format", "How its value is: the row as a JSON object."),
+        _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY.", "json", "csv"),
+        *_OPTIONS_OF_KEYS,
+        _format("value.format", "How its value is: the row as a JSON object.", "json"),
         Option(
             "value.fields-include",
             one_of("ALL", planned=("except_key",)),

@@ -60,7 +60,6 @@ SELECT 'Hello World';
 
 SELECT CURRENT_TIMESTAMP;
 
--- refused SS350: keys of messages are JSON
 CREATE TEMPORARY TABLE users (user_id BIGINT, user_name STRING, user_level STRING, region STRING, PRIMARY KEY (user_id) NOT ENFORCED)
 WITH ('connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '...', 'key.format' = 'csv', 'value.format' = 'json');
 

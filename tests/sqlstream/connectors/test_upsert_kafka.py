@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
 import pytest
 
@@ -41,6 +41,10 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(topic(changelog=ALL_KINDS, changelog_mode="I,UB,UA,D")) == ["SS504"]
     assert codes(topic("id INT; m MAP<INT, INT>")) == ["SS505"]
     assert codes(topic(value__format="avro")) == ["SS350"]
+    assert codes(topic(key__format="raw")) == ["SS350"]
+    assert codes(topic(key__format="csv", key__csv__field_delimiter="|")) == []
+    assert codes(topic(key__csv__field_delimiter="|")) == ["SS504"]
+    assert codes(replace(topic("id ARRAY<INT>; v INT", key__format="csv"))) == ["SS505"]
     assert codes(topic(value__fields_include="EXCEPT_KEY")) == ["SS350"]
 
 
@@ -111,3 +115,26 @@ def test_changes_become_messages_that_read_back_as_the_same_table(topic, spark) 
     assert of_one == [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":1}', '{"id":1,"v":"b"}')]
     assert [m.value for m in decoded if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
     assert [m.value for m in messages_of_rows(rows.drop(ROW_KIND).limit(1), topic()).collect()] == ['{"id":1,"v":"a"}']
+
+
+@pytest.mark.spark
+def test_keys_may_be_csv(spark, topic) -> None:
+    columns = "id INT; v STRING; day DATE; at TIMESTAMP"
+    made = topic(columns, key__format="csv", key__csv__field_delimiter=";")
+    table = replace(made, primary_key=("day", "id", "at"))
+    noon, day = datetime(2024, 1, 31, 12, 0, 0, 500_000), date(2024, 1, 31)
+    changes = spark.createDataFrame(
+        [(1, "x", day, noon, "+I"), (2, "y", day, noon, "-D")], f"{columns.replace(';', ',')}, {ROW_KIND} STRING"
+    )
+    sent = messages_of_rows(changes, table)
+    written = sorted(tuple(row) for row in sent.collect())
+    assert written == [
+        (
+            "2024-01-31;1;2024-01-31 12:00:00.500000",
+            '{"id":1,"v":"x","day":"2024-01-31","at":"2024-01-31 12:00:00.500000"}',
+        ),
+        ("2024-01-31;2;2024-01-31 12:00:00.500000", None),
+    ]
+    rows = [(k.encode(), v and v.encode(), "t", 0, i, noon, 0) for i, (k, v) in enumerate(written)]
+    read = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ("id", "v", "day", "at"))
+    assert [tuple(row) for row in read.collect()] == [(1, "x", day, noon, "+U"), (2, None, day, noon, "-D")]

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors.datagen_values import inside
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
@@ -411,11 +412,23 @@ def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, n
         write(batch, number)
 
 
+def _is_within(path: str, table: Table) -> bool:
+    """Whether the path, ``buyer.name``, ``tags.element`` or ``m.key``, leads to what is in a column."""
+    within = [(c.name, c.type) for c in table.physical_columns]
+    while within:
+        name, kind = within.pop()
+        if path == name:
+            return True
+        if path.startswith(f"{name}."):
+            within += inside(name, kind)
+    return False
+
+
 def _missing_field(option: Option, key: str, table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
     """``fields.#.…`` must name a column of the table."""
     word = option.word(key)
     names = [c.name for c in table.physical_columns]
-    if word is None or not option.key.startswith("fields.") or word in names:
+    if word is None or not option.key.startswith("fields.") or word in names or _is_within(word, table):
         return None
     message = f'option "{key}" names the column "{word}", which table "{table.name}" does not have'
     return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint_of(word, names, "Columns"))

@@ -6,10 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
-from sqlstream.connectors.datagen_values import DUE, GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
+from sqlstream.connectors.datagen_values import (
+    COLLECTIONS,
+    DUE,
+    GENERATED,
+    NESTED,
+    NUMBERS,
+    SEQUENCES,
+    expression,
+    inside,
+    is_integer,
+    limits,
+)
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Option, OptionKind, integer, one_of
@@ -32,16 +44,23 @@ def _decimal(text: str) -> Decimal:
 NUMBER = OptionKind("number", "a number", _decimal)
 
 
-def field_options(table: Table, column: Column) -> dict[str, Any]:
-    """The options of one column: the last words of ``fields.<column>.…`` with their values."""
-    prefix = f"fields.{column.name}."
-    values = CONNECTOR.values(table)
-    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+def field_options(table: Table, path: str) -> dict[str, Any]:
+    """The options of one column, or of what is in one: the last words of ``fields.<path>.…`` with their values."""
+    prefix = f"fields.{path}."
+    given = ((key.removeprefix(prefix), v) for key, v in CONNECTOR.values(table).items() if key.startswith(prefix))
+    return {word: value for word, value in given if "." not in word}
+
+
+def _with_inner(columns: Iterable[Column]) -> Iterable[Column]:
+    """The columns, and what is in them, each as a column with its path for a name."""
+    for column in columns:
+        yield column
+        yield from _with_inner(Column(path, kind) for path, kind in inside(column.name, column.type))
 
 
 def row_count(table: Table) -> int | None:
     """How many rows there are in all: ``number-of-rows``, or fewer where a sequence ends earlier; None: no end."""
-    fields = (field_options(table, c) for c in table.physical_columns)
+    fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
     lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
     stated = CONNECTOR.values(table)["number-of-rows"]
     return min([*lengths, *([] if stated is None else [stated])], default=None)
@@ -51,23 +70,23 @@ def row_count(table: Table) -> int | None:
 
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    for column in table.physical_columns:
-        if column.type.name not in GENERATED:
+    for column in _with_inner(table.physical_columns):
+        if column.type.name not in GENERATED | NESTED:
             message = f'connector "datagen" cannot make values of type {column.type.ddl()} for column "{column.name}"'
-            yield Diagnostic(WRONG_COLUMN, message, hint=f"It makes {', '.join(sorted(GENERATED))}.")
+            yield Diagnostic(WRONG_COLUMN, message, hint=f"It makes {', '.join(sorted(GENERATED | NESTED))}.")
         else:
             yield from _check_field(table, column, spans)
 
 
 def _check_field(table: Table, column: Column, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    given = field_options(table, column)
+    given = field_options(table, column.name)
     sequence = given.get("kind") == "sequence"
-    if sequence and column.type.name not in SEQUENCES:
+    if sequence and (column.type.name not in SEQUENCES or _in_collection(table, column)):
         key = f"fields.{column.name}.kind"
         message = f'column "{column.name}" of type {column.type.ddl()} cannot be a sequence'
         yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Sequences are {', '.join(sorted(SEQUENCES))}.")
         return
-    allowed = _allowed(column, sequence)
+    allowed = _allowed(table, column, sequence)
     for word in given:
         if word not in allowed:
             yield _no_effect(column, word, allowed, spans)
@@ -76,12 +95,25 @@ def _check_field(table: Table, column: Column, spans: Mapping[str, Span]) -> Ite
     yield from _check_order(column, given, spans)
 
 
-def _allowed(column: Column, sequence: bool) -> set[str]:
+def _in_collection(table: Table, column: Column) -> bool:
+    around = (c for c in _with_inner(table.physical_columns) if c.type.name in COLLECTIONS)
+    return any(column.name.startswith(f"{c.name}.") for c in around)
+
+
+def _is_map_key(table: Table, column: Column) -> bool:
+    maps = (c for c in _with_inner(table.physical_columns) if c.type.name == "MAP")
+    return any(column.name == f"{c.name}.key" for c in maps)
+
+
+def _allowed(table: Table, column: Column, sequence: bool) -> set[str]:
     if sequence:
         return {"kind", "start", "end"}
     type_name = column.type.name
+    if type_name in NESTED:
+        return {"kind", "null-rate"} | ({"length"} if type_name in COLLECTIONS else set())
     extra = {"STRING": {"length"}, "BINARY": {"length"}, "TIMESTAMP": {"max-past"}, "TIMESTAMP_NTZ": {"max-past"}}
-    return {"kind", "null-rate"} | ({"min", "max"} if type_name in NUMBERS else extra.get(type_name, set()))
+    own = {"min", "max"} if type_name in NUMBERS else extra.get(type_name, set())
+    return {"kind", *own} | (set() if _is_map_key(table, column) else {"null-rate"})
 
 
 def _no_effect(column: Column, word: str, allowed: set[str], spans: Mapping[str, Span]) -> Diagnostic:
@@ -128,10 +160,11 @@ def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str,
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     values = CONNECTOR.values(table)
     numbers = _finished_numbers(environment, table) if environment.finished else _numbers(environment, table, columns)
+    given = partial(field_options, table)
     position = {c.name: i for i, c in enumerate(table.columns)}
     return numbers.selectExpr(
         *(
-            f"{expression(c.type, field_options(table, c), values['seed'], position[c.name])} AS {quoted(c.name)}"
+            f"{expression(c.type, c.name, given, values['seed'], str(position[c.name]))} AS {quoted(c.name)}"
             for c in columns_of(table, columns)
         )
     )
@@ -159,7 +192,7 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
     count = row_count(table)
     if count is not None:
         reader = reader.option("rows", count)
-    if any(c.type.is_timestamp for c in columns_of(table, columns)):
+    if any(c.type.is_timestamp for c in _with_inner(columns_of(table, columns))):
         reader = reader.option("due", "true")
     return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
 
@@ -178,7 +211,7 @@ CONNECTOR = Connector(
         Option("fields.#.kind", one_of("random", "sequence"), "How the values of column # are made; random."),
         Option("fields.#.min", NUMBER, "Smallest random number; that of the type."),
         Option("fields.#.max", NUMBER, "Largest random number; that of the type."),
-        Option("fields.#.length", integer(1, 100_000), "Length of random texts and binaries; 100."),
+        Option("fields.#.length", integer(1, 100_000), "Length of random texts and binaries, 100; of collections, 3."),
         Option("fields.#.start", integer(-(2**63)), "First number of a sequence."),
         Option("fields.#.end", integer(-(2**63)), "Last number of a sequence, at which the table ends."),
         Option("fields.#.null-rate", RATIO, "Share of NULLs among the values; 0."),

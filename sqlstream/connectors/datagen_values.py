@@ -16,11 +16,28 @@ _FLOATS = {"FLOAT": Decimal("3.4028234e38"), "DOUBLE": Decimal("1.79769313486231
 NUMBERS = frozenset({*_INTEGERS, *_FLOATS, "DECIMAL"})
 SEQUENCES = NUMBERS | {"STRING"}
 GENERATED = NUMBERS | {"BOOLEAN", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
+COLLECTIONS = frozenset({"ARRAY", "MAP"})
+NESTED = COLLECTIONS | {"STRUCT"}
 
 DUE = "due"
 """BIGINT column of the row numbers: when a row is due, at the rate of the table, in microseconds since 1970."""
 
 Hash = Callable[[int], str]
+
+Given = Callable[[str], Mapping[str, Any]]
+"""The options of a column, or of what is in it, by its path: ``buyer``, ``buyer.name``, ``tags.element``."""
+
+
+def inside(path: str, type_: DataType) -> list[tuple[str, DataType]]:
+    """What the values of a nested type are made of, by path, as Flink names it; nothing for other types."""
+    match type_:
+        case DataType("STRUCT", members):
+            return [(f"{path}.{member[0]}", member[1]) for member in members if isinstance(member, tuple)]
+        case DataType("ARRAY", (DataType() as element,)):
+            return [(f"{path}.element", element)]
+        case DataType("MAP", (DataType() as key, DataType() as value)):
+            return [(f"{path}.key", key), (f"{path}.value", value)]
+    return []
 
 
 def is_integer(type_: DataType) -> bool:
@@ -39,17 +56,34 @@ def limits(type_: DataType) -> tuple[Decimal, Decimal]:
     return Decimal((1, digits, -scale)), Decimal((0, digits, -scale))  # a minus sign would round to 28 digits
 
 
-def expression(type_: DataType, given: Mapping[str, Any], seed: int, salt: int) -> str:
-    """The value of one column; ``given`` are its options, ``salt`` tells columns apart."""
+def expression(type_: DataType, path: str, given_of: Given, seed: int, salt: str) -> str:
+    """The value of a column, or of what is in one; ``salt``, arguments of a hash, tells these apart."""
+    given = given_of(path)
     if given.get("kind") == "sequence":
         return f"CAST(id + ({given['start']}L) AS {type_.ddl()})"
 
     def hashed(index: int) -> str:
         return f"xxhash64(id, {seed}L, {salt}, {index})"
 
-    value = f"CAST({_random(type_, given, hashed)} AS {type_.ddl()})"
+    def within(place: int, more: str = "") -> str:
+        name, kind = inside(path, type_)[place]
+        return expression(kind, name, given_of, seed, f"{salt}, -2{more}, {place}")
+
+    made = _nested(type_, given.get("length", 3), salt, within) if type_.name in NESTED else None
+    value = f"CAST({made or _random(type_, given, hashed)} AS {type_.ddl()})"
     rate = given.get("null-rate", 0)
     return f"IF({_fraction(hashed(-1))} < {rate}, NULL, {value})" if rate else value
+
+
+def _nested(type_: DataType, length: int, salt: str, within: Callable[..., str]) -> str:
+    if type_.name == "STRUCT":
+        return f"struct({', '.join(within(place) for place in range(len(type_.args)))})"
+    number = f"i{salt.count(',')}"  # a name of its own, as collections may be in collections
+    numbers = f"sequence(1, {length})"
+    if type_.name == "ARRAY":
+        return f"transform({numbers}, {number} -> {within(0, f', {number}')})"
+    keys, values = (f"transform({numbers}, {number} -> {within(place, f', {number}')})" for place in (0, 1))
+    return f"map_from_arrays(array_distinct({keys}), slice({values}, 1, size(array_distinct({keys}))))"
 
 
 def _random(type_: DataType, given: Mapping[str, Any], hashed: Hash) -> str:

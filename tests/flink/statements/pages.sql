@@ -142,7 +142,6 @@ CREATE TABLE fs_csv (a STRING, `file.path` STRING NOT NULL METADATA, `file.name`
 CREATE TABLE Gen (f_sequence INT, f_random INT, f_random_str STRING, ts AS LOCALTIMESTAMP, WATERMARK FOR ts AS ts)
 WITH ('connector' = 'datagen', 'rows-per-second' = '5', 'fields.f_sequence.kind' = 'sequence', 'fields.f_sequence.start' = '1', 'fields.f_sequence.end' = '1000', 'fields.f_random.min' = '1', 'fields.f_random.max' = '1000', 'fields.f_random_str.length' = '10');
 
--- refused SS505: datagen makes no ROW
 CREATE TABLE Gen2 (order_number BIGINT, price DECIMAL(32, 2), buyer ROW<first_name STRING, last_name STRING>, order_time TIMESTAMP(3)) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
 
 CREATE TABLE print_table (f0 INT, f1 INT, f2 STRING, f3 DOUBLE) WITH ('connector' = 'print', 'print-identifier' = 'p', 'standard-error' = 'true', 'sink.parallelism' = '1');

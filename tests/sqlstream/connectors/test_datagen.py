@@ -48,6 +48,30 @@ def test_options_of_fields_shape_their_values(make_table, read_all) -> None:
     assert list(q) == [str(n) for n in range(10, 210)]
 
 
+def test_rows_arrays_and_maps_are_made_of_their_parts(make_table, read_all) -> None:
+    columns = (
+        "buyer STRUCT<name: STRING, age: INT, at: TIMESTAMP, n: BIGINT>; tags ARRAY<STRING>; "
+        "m MAP<INT, DOUBLE>; deep ARRAY<STRUCT<xs: ARRAY<INT>>>; a INT"
+    )
+    options = {
+        "fields__buyer.name.length": 5, "fields__buyer.age.min": 18, "fields__buyer.age.max": 20,
+        "fields__buyer.n.kind": "sequence", "fields__buyer.n.start": 1, "fields__buyer.n.end": 40,
+        "fields__buyer.age.null-rate": 0.5, "fields__tags.length": 4, "fields__tags.element.length": 2,
+        "fields__m.key.min": 1, "fields__m.key.max": 2, "fields__deep.element.xs.length": 2, "fields__m.length": 5,
+        "fields__m.null-rate": 0.5,
+    }  # fmt: skip
+    rows = read_all(make_table("datagen", columns, **options))
+    buyers, tags, maps, deep, _ = zip(*rows, strict=True)
+    assert [b.n for b in buyers] == [*range(1, 41)] and {len(b.name) for b in buyers} == {5}
+    assert {b.age for b in buyers} == {None, 18, 19, 20} and all(b.at for b in buyers)
+    assert {len(t) for t in tags} == {4} and len({text for t in tags for text in t}) > 50
+    assert {text for t in tags for text in t if len(text) != 2} == set()
+    assert None in maps and {key for m in maps if m for key in m} == {1, 2}
+    assert {len(d) for d in deep} == {3} and len({x for d in deep for e in d for x in e.xs}) == 40 * 3 * 2
+    alone = make_table("datagen", "a INT", number_of_rows=40)
+    assert len(read_all(alone, checkpoint="alone")) == 40
+
+
 def test_timestamps_lie_in_the_past_that_was_asked_for(make_table, read_all) -> None:
     options = {"number_of_rows": 20, "fields__past__max_past": "1 h"}
     before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1)

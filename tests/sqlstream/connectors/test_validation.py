@@ -215,7 +215,7 @@ def test_numbers_must_fit_their_type(make_table, columns: str, low: str, high: s
     assert codes(generated(make_table, columns, fields__a__min=low, fields__a__max=high)) == ["SS504"]
 
 
-@pytest.mark.parametrize("type_", ["ARRAY<INT>", "STRUCT<a: INT>", "MAP<INT, INT>", "VARIANT"])
+@pytest.mark.parametrize("type_", ["ARRAY<VARIANT>", "STRUCT<a: INT, b: VARIANT>", "MAP<INT, VARIANT>", "VARIANT"])
 def test_types_that_cannot_be_generated_are_refused(make_table, type_: str) -> None:
     assert codes(generated(make_table, f"a {type_}")) == ["SS505"]
 
@@ -223,6 +223,25 @@ def test_types_that_cannot_be_generated_are_refused(make_table, type_: str) -> N
 def test_dates_are_no_sequence(make_table) -> None:
     table = generated(make_table, "a DATE", fields__a__kind="sequence", fields__a__start=1, fields__a__end=2)
     assert codes(table) == ["SS504"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ("a STRUCT<b: INT>", {"fields__a.c.min": "1"}),
+        ("a STRUCT<b: INT>", {"fields__a.min": "1"}),
+        ("a STRUCT<b: INT>", {"fields__a.b.length": "1"}),
+        ("a STRUCT<b: INT>", {"fields__a.b.min": "2", "fields__a.b.max": "1"}),
+        ("a ARRAY<INT>", {"fields__a.min": "1"}),
+        (
+            "a ARRAY<INT>",
+            {"fields__a.element.kind": "sequence", "fields__a.element.start": "1", "fields__a.element.end": "2"},
+        ),
+        ("a MAP<INT, INT>", {"fields__a.key.null-rate": "0.5"}),
+    ],
+)
+def test_options_of_what_is_in_a_column_are_those_of_its_type(make_table, columns: str, options: dict) -> None:
+    assert codes(generated(make_table, columns, **options)) == ["SS504"]
 
 
 def test_datagen_is_bounded_by_rows_or_by_its_shortest_sequence(make_table) -> None:

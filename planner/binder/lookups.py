@@ -16,6 +16,7 @@ from sqlstream.planner.binder.lookup_conditions import Split, joined_using, spli
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import with_time_to_live
+from sqlstream.planner.binder.table_lookups import with_options_of
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Field, Filter, Item
@@ -37,7 +38,7 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
     table = _table(right, context)
-    chosen = hints.options(right, scope, context)
+    chosen = with_options_of(table, hints.options(right, scope, context))
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)

@@ -9,30 +9,27 @@ from sqlstream.connectors.database_tables import filters
 from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, require_intact, write_batches
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
+from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, WRONG_VALUE, Option, integer, one_of
+from sqlstream.planner.binder.table_lookups import (
+    CACHE,
+    MISSES,
+    OLDER_MISSES,
+    OLDER_ROWS,
+    OLDER_TTL,
+    PARTIAL,
+    RETRIES,
+    ROWS,
+    TTL,
+)
 from sqlstream.planner.catalog import Table
 
 _PREFIX = "jdbc:postgresql://"
-_CACHE = "Write CACHE n ROWS [TTL interval] in LOOKUP ASYNC (…)."
-_RETRY = "Write RETRY n TIMES FIXED DELAY interval in LOOKUP ASYNC (…)."
+_AFTER_WRITE = f"'{TTL}' says after which time answers are forgotten."
 _PER_BATCH = "Each micro-batch is one transaction; 'execution.checkpointing.interval' says how often there is one."
 
 _REFUSED = {
-    **dict.fromkeys(
-        (
-            "lookup.cache",
-            "lookup.cache.max-rows",
-            "lookup.cache.ttl",
-            "lookup.cache.caching-missing-key",
-            "lookup.partial-cache.max-rows",
-            "lookup.partial-cache.expire-after-write",
-            "lookup.partial-cache.expire-after-access",
-            "lookup.partial-cache.cache-missing-key",
-            "lookup.partial-cache.caching-missing-key",
-        ),
-        _CACHE,
-    ),
-    "lookup.max-retries": _RETRY,
+    "lookup.partial-cache.expire-after-access": _AFTER_WRITE,
+    "lookup.partial-cache.caching-missing-key": f"It is '{MISSES}'.",
     **dict.fromkeys(("sink.buffer-flush.max-rows", "sink.buffer-flush.interval", "sink.max-retries"), _PER_BATCH),
     "sink.parallelism": "Rows are copied by the tasks that make them.",
     "connection.max-retry-timeout": "'connect-timeout' says how long to wait for a connection.",
@@ -49,6 +46,24 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     if not url.startswith("${"):
         yield from _check_url(url, spans.get("url"))
     yield from check_types(table, spans)
+    yield from _check_cache(table, spans)
+
+
+def _check_cache(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Options of a cache that is not there, or that would have no bound."""
+    given = dict(table.options)
+    partial = (given.get(CACHE) or "").strip().upper() == PARTIAL
+    if partial and ROWS not in given and OLDER_ROWS not in given:
+        message = f"'{CACHE}' = '{PARTIAL}' needs the option \"{ROWS}\""
+        yield Diagnostic(MISSING_OPTION, message, spans.get(CACHE), hint="A cache has a most number of rows.")
+    for key in (ROWS, TTL, MISSES) if not partial else ():
+        if key in given:
+            message = f"option \"{key}\" needs '{CACHE}' = '{PARTIAL}'"
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{CACHE}' = '{PARTIAL}' to WITH.")
+    for key in (OLDER_TTL, OLDER_MISSES):
+        if key in given and OLDER_ROWS not in given:
+            message = f'option "{key}" needs the option "{OLDER_ROWS}"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint="A cache has a most number of rows.")
 
 
 def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
@@ -73,6 +88,19 @@ CONNECTOR = Connector(
         Option("url", NAME, f"The server and the database: {_PREFIX}host:5432/database.", required=True, sink=True),
         Option("driver", one_of("org.postgresql.Driver"), "Accepted; no driver is loaded.", sink=True),
         *OPTIONS,
+        Option(
+            CACHE,
+            one_of("NONE", PARTIAL, planned=("full",)),
+            "Whether lookups remember answers. LOOKUP ASYNC (CACHE …) of a join says so, too, and counts.",
+            "NONE",
+        ),
+        Option(ROWS, integer(1), "Of how many keys the cache remembers the rows."),
+        Option(TTL, DURATION, "After which time answers are forgotten; not given, never."),
+        Option(MISSES, BOOLEAN, "Whether it is remembered, too, that a key has no rows.", "true"),
+        Option(OLDER_ROWS, integer(1), f"The older name of {ROWS}, which needs no {CACHE}."),
+        Option(OLDER_TTL, DURATION, f"The older name of {TTL}."),
+        Option(OLDER_MISSES, BOOLEAN, f"The older name of {MISSES}."),
+        Option(RETRIES, integer(), "How often a lookup that fails asks again, each time after a second.", "0"),
     ),
     write_batches=write_batches,
     takes_changes=upserts,

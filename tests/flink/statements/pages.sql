@@ -127,7 +127,6 @@ INSERT INTO MyUserTable SELECT id, name, age, status FROM (VALUES (1, 'a', 3, TR
 CREATE TABLE MyUserTable (id BIGINT, name STRING, age INT, status BOOLEAN, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://localhost:5432/mydatabase', 'table-name' = 'users', 'username' = 'u', 'password' = 'p');
 SELECT id, name, age, status FROM MyUserTable;
 
--- refused SS350: the cache is said by LOOKUP ASYNC (CACHE n ROWS TTL …)
 CREATE TABLE MyUserTable (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://localhost:5432/mydatabase', 'table-name' = 'users', 'lookup.cache' = 'PARTIAL', 'lookup.partial-cache.max-rows' = '1000', 'lookup.partial-cache.expire-after-write' = '10 min', 'lookup.max-retries' = '3');
 SELECT p.page_id, u.name FROM pageviews AS p LEFT JOIN MyUserTable FOR SYSTEM_TIME AS OF p.proctime AS u ON p.user_id = u.id;
 

@@ -96,12 +96,29 @@ def test_options_that_do_not_go_together_are_refused(declared) -> None:
 
 
 def test_options_of_flink_without_effect_say_what_to_write(declared) -> None:
-    table = declared("a INT", name="jdbc", lookup__cache="PARTIAL", sink__parallelism="3")
+    table = declared("a INT", name="jdbc", lookup__partial_cache__expire_after_access="1 h", sink__parallelism="3")
     actual = validate(table, {})
     assert [(d.code, d.hint) for d in actual] == [
-        ("SS350", "Write CACHE n ROWS [TTL interval] in LOOKUP ASYNC (…)."),
+        ("SS350", "'lookup.partial-cache.expire-after-write' says after which time answers are forgotten."),
         ("SS350", "Rows are copied by the tasks that make them."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        ({"lookup__cache": "PARTIAL", "lookup__partial_cache__max_rows": "5"}, []),
+        ({"lookup__cache": "NONE"}, []),
+        ({"lookup__cache__max_rows": "5", "lookup__cache__ttl": "1 h", "lookup__max_retries": "3"}, []),
+        ({"lookup__cache": "FULL"}, ["SS350"]),
+        ({"lookup__cache": "PARTIAL"}, ["SS503"]),
+        ({"lookup__partial_cache__expire_after_write": "1 h"}, ["SS503"]),
+        ({"lookup__cache__ttl": "1 h"}, ["SS503"]),
+        ({"lookup__cache": "PARTIAL", "lookup__partial_cache__max_rows": "0"}, ["SS504"]),
+    ],
+)
+def test_a_cache_has_a_bound(declared, options: dict[str, str], codes: list[str]) -> None:
+    assert [d.code for d in validate(declared("a INT", name="jdbc", **options), {})] == codes
 
 
 def test_only_comparisons_that_spark_makes_alike_are_checked_in_the_database(declared) -> None:

@@ -35,6 +35,7 @@ _OURS = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: |\bsqlstream\.errors\.\w+: )(?P<code>SS\d{3}): (?P<message>.+)"
     r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
 )
+_NAMED = re.compile(r"\[[A-Z_]+(?:\.[A-Z_]+)?\] ")  # by Spark, in its own words: the class of Java says nothing more
 _CAUSE = re.compile(r"^(?:Caused by: |: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
 _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
     r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
@@ -246,7 +247,9 @@ def _cause(text: str, in_java: str = "") -> Diagnostic:
             JOB_FAILED, text.strip().splitlines()[0] if text.strip() else "the job failed without a message"
         )
     kind, message = causes[-1]
-    message = f"{kind.rpartition('.')[2]}: {message.strip()}"
+    message = message.strip()
+    if not _NAMED.match(message):
+        message = f"{kind.rpartition('.')[2]}: {message}"
     if any(record in text for record in _MALFORMED):
         return Diagnostic(BAD_ROW, _bad_row(text, message), hint=BAD_ROW_HINT)
     return Diagnostic(JOB_FAILED, message)

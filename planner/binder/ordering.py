@@ -38,6 +38,8 @@ _HINT_OF_WINDOWS = "Or write the results into a table, which is finished data, a
 
 
 def is_ordered(query: exp.Expr) -> bool:
+    if isinstance(query, exp.Unnest):  # in parentheses, where a query may be; its ``offset`` is WITH ORDINALITY
+        return False
     return any(query.args.get(clause) is not None for clause in _CLAUSES)
 
 

@@ -16,7 +16,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
-from sqlstream.planner.batch.unnested import type_of_unnested
+from sqlstream.planner.batch.unnested import Unnested
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
@@ -73,7 +73,7 @@ class _Respelling:
     def __init__(self, context: Context, keys: Mapping[str, Sequence[str]], columns: Mapping[str, DataType]) -> None:
         self._context = context
         self._keys = keys
-        self._columns = columns
+        self._unnested = Unnested(columns)
 
     def of(self, node: exp.Expr) -> exp.Expr:
         node = spelled_out(node)
@@ -152,7 +152,7 @@ class _Respelling:
         return copy
 
     def _is_of_map(self, source: exp.Expr) -> bool:
-        return isinstance(source, exp.Unnest) and type_of_unnested(source, self._columns).name == "MAP"
+        return isinstance(source, exp.Unnest) and self._unnested.type_of_argument(source).name == "MAP"
 
     def _asof(self, join: exp.Join) -> exp.Expr:
         if nearest(join) is None:
@@ -179,7 +179,7 @@ class _Respelling:
         """Elements of an array, members of its structs or entries of a map; the position is counted from 1."""
         if len(unnest.expressions) > 1:
             self._context.wrong("SS207", f"UNNEST takes 1 argument, not {len(unnest.expressions)}", unnest)
-        values, kind = self.of(unnest.expressions[0]), type_of_unnested(unnest, self._columns)
+        values, kind = self.of(unnest.expressions[0]), self._unnested.type_of_argument(unnest)
         alias, position = unnest.args.get("alias"), unnest.args.get("offset")
         names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
         members = _members(kind)

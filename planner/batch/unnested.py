@@ -14,15 +14,16 @@ from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 
 
-def type_of_unnested(unnest: exp.Unnest, columns: Mapping[str, DataType]) -> DataType:
-    """The type of the argument; ``columns`` are those of the query's tables, by name in lower case."""
-    return _Sources(columns).type_of(unnest.expressions[0])
+class Unnested:
+    """Types of what a query unnests; ``columns`` are those of the query's tables, by name in lower case."""
 
-
-class _Sources:
     def __init__(self, columns: Mapping[str, DataType]) -> None:
         self._columns = columns
         self._inside: set[int] = set()
+        self._known_sources: dict[int, tuple[exp.Select, tuple[exp.Expr, ...]]] = {}
+
+    def type_of_argument(self, unnest: exp.Unnest) -> DataType:
+        return self.type_of(unnest.expressions[0])
 
     def type_of(self, expression: exp.Expr) -> DataType:
         names = {column.name: self._column(column) for column in expression.find_all(exp.Column)}
@@ -32,13 +33,21 @@ class _Sources:
         """The column of the innermost query around that has one of this name."""
         select = column.find_ancestor(exp.Select)
         while select is not None:
-            for source in _sources(select):
+            for source in self._sources(select):
                 if not column.table or column.table.casefold() == source.alias_or_name.casefold():
                     kind = self._of_source(source, column.name.casefold())
                     if kind is not None:
                         return kind
             select = select.find_ancestor(exp.Select)
         return UNKNOWN
+
+    def _sources(self, select: exp.Select) -> tuple[exp.Expr, ...]:
+        """What may have columns of types that are known: not what is unnested, of which there may be many."""
+        if id(select) not in self._known_sources:
+            kinds = exp.Table | exp.Values | exp.Subquery
+            sources: tuple[exp.Expr, ...] = tuple(s for s in _sources(select) if isinstance(s, kinds))
+            self._known_sources[id(select)] = select, sources
+        return self._known_sources[id(select)][1]
 
     def _of_source(self, source: exp.Expr, name: str) -> DataType | None:
         alias = source.args.get("alias")
@@ -77,7 +86,7 @@ class _Sources:
                 if not expression.is_star and expression.alias_or_name.casefold() == name:
                     return self.type_of(expression)
             stars = any(expression.is_star for expression in query.expressions)
-            kinds = (self._of_source(source, name) for source in _sources(query) if stars)
+            kinds = (self._of_source(source, name) for source in self._sources(query) if stars)
             return next((kind for kind in kinds if kind is not None), None)
         finally:
             self._inside.discard(id(query))

@@ -23,7 +23,8 @@ _PLAIN = re.compile(
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | partition-by | connect-timeout
     | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
-    | key\.format | value\.( format | fields-include ) | ( canal | debezium | maxwell | ogg )-json\. .+
+    | key\.( format | fields-prefix | ( csv | json ) \. .+ ) | value\.( format | fields-include )
+    | ( canal | debezium | maxwell | ogg )-json\. .+
     | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+

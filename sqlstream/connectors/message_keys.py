@@ -74,10 +74,22 @@ def table_of_values(table: Table) -> Table:
 
 def table_of_keys(table: Table) -> Table:
     """A table of the columns, by the names, that keys of messages have."""
-    named = {c.name: c for c in table.physical_columns}
-    columns = tuple(replace(named[name], name=name_in_key(table, name)) for name in key_fields(table) if name in named)
     more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
-    return replace(table, columns=columns, options=(*_options(table), *more), watermark=None, primary_key=())
+    names = [(name, name_in_key(table, name)) for name in key_fields(table)]
+    keys = keys_alone(table, names)
+    return replace(keys, options=(*keys.options, *more))
+
+
+def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
+    """A table of some columns, each by its name and its new one, with the options of the format of keys."""
+    named = {c.name: c for c in table.physical_columns}
+    columns = tuple(replace(named[name], name=new) for name, new in names if name in named)
+    return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
+
+
+def spans_of_keys(spans: Mapping[str, Span]) -> dict[str, Span]:
+    """Where the options of the format of keys stand, by the names that those of values have."""
+    return {key.removeprefix(KEY): span for key, span in spans.items()}
 
 
 def name_in_key(table: Table, name: str) -> str:
@@ -120,7 +132,7 @@ def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span
         message = f'option "{wrong}" does not go with changes, whose values hold all columns and whose keys are JSON'
         hint = f"Write '{FORMAT}' = 'json', and leave {INCLUDE} out."
         yield Diagnostic(WRONG_VALUE, message, spans.get(wrong), hint=hint)
-    yield from check_format(table_of_keys(table), {key.removeprefix(KEY): span for key, span in spans.items()})
+    yield from check_format(table_of_keys(table), spans_of_keys(spans))
 
 
 def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

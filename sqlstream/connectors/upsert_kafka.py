@@ -7,7 +7,6 @@ value deletes the row of its key. So a topic that Kafka compacts stays the table
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import BatchWriter, Connector, Environment, upserts
@@ -34,7 +33,7 @@ from sqlstream.connectors.kafka import (
     start_options,
     target_options,
 )
-from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, KEY, key_values
+from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, key_values, keys_alone, spans_of_keys
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
@@ -62,14 +61,12 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
         yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
     yield from wrong_keys_of_json(table)
-    yield from check_format(_keys(table), {key.removeprefix(KEY): span for key, span in spans.items()})
+    yield from check_format(_keys(table), spans_of_keys(spans))
 
 
 def _keys(table: Table) -> Table:
     """A table of the PRIMARY KEY, in the format of keys."""
-    columns = tuple(c for name in table.primary_key for c in table.physical_columns if c.name == name)
-    options = tuple((key.removeprefix(KEY), value) for key, value in table.options if key.startswith(KEY))
-    return replace(table, columns=columns, options=options, primary_key=(), watermark=None)
+    return keys_alone(table, [(name, name) for name in table.primary_key])
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from sqlstream.shell.interrupts import SentBack
+from sqlstream.shell.interrupts import Pressed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,22 +16,21 @@ _POLL_SECONDS = 0.2
 
 
 class Feed:
-    """Takes tables on a thread of its own; whoever iterates gets them, and SentBack once ``leave`` is set.
+    """Takes tables on a thread of its own; whoever iterates gets them, until one of the keys is ``pressed``.
 
     Another iteration goes on where the last one has ended. Raises what the tables raise.
     """
 
-    def __init__(self, tables: Iterator[pa.Table], leave: Event) -> None:
+    def __init__(self, tables: Iterator[pa.Table], pressed: Pressed) -> None:
         self._tables = tables
-        self._leave = leave
+        self._pressed = pressed
         self._waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(1)
         self._closed = Event()
         Thread(target=self._take, name="sqlstream-feed", daemon=True).start()
 
     def __iter__(self) -> Iterator[pa.Table]:
         while True:
-            if self._leave.is_set():
-                raise SentBack
+            self._pressed.heed()
             try:
                 item = self._waiting.get(timeout=_POLL_SECONDS)
             except queue.Empty:
@@ -43,7 +42,7 @@ class Feed:
             yield item
 
     def going_on(self) -> Iterator[pa.Table]:
-        """As iterating, whatever happens to ``leave``."""
+        """As iterating, whatever is pressed."""
         while (item := self._waiting.get()) is not None:
             if isinstance(item, BaseException):
                 raise item

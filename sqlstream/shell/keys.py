@@ -14,18 +14,18 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
 from prompt_toolkit.keys import Keys
 
-from sqlstream.shell.interrupts import unbroken
+from sqlstream.shell.interrupts import Pressed, remembering, unbroken
 
 _LOOK_SECONDS = 0.1
 
 
 @contextmanager
-def listening(source: Input) -> Iterator[Event]:
-    """The event is set when Ctrl-Z is pressed in the block. What else is typed is not echoed, and kept, but for what
-    stands before Ctrl-C."""
-    pressed, ended = Event(), Event()
-    thread = Thread(target=_listen, args=(source, pressed, ended), name="sqlstream-keys", daemon=True)
-    with _keys_one_by_one(source.fileno()):
+def listening(source: Input) -> Iterator[Pressed]:
+    """Notices Ctrl-Z and Ctrl-C in the block. What else is typed is not echoed, and kept, but for what stands before
+    Ctrl-C."""
+    pressed, ended = Pressed(), Event()
+    thread = Thread(target=_listen, args=(source, pressed.ctrl_z, ended), name="sqlstream-keys", daemon=True)
+    with _keys_one_by_one(source.fileno()), remembering(pressed):
         thread.start()
         try:
             yield pressed
@@ -56,12 +56,13 @@ def _listen(source: Input, pressed: Event, ended: Event) -> None:
 
 @contextmanager
 def _keys_one_by_one(terminal: int) -> Iterator[None]:
-    """Keys come without Enter and without echo, Ctrl-Z as a key, Ctrl-C as ever."""
+    """Keys come without Enter and echo, Ctrl-Z as a key, Ctrl-C as a signal, whatever the terminal did before."""
     import termios
 
     before = termios.tcgetattr(terminal)
     changed = termios.tcgetattr(terminal)
     changed[3] &= ~(termios.ICANON | termios.ECHO)
+    changed[3] |= termios.ISIG
     changed[6] = [*changed[6]]
     changed[6][termios.VSUSP] = b"\0"  # none
     termios.tcsetattr(terminal, termios.TCSADRAIN, changed)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from os import isatty
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.input import Input
@@ -31,7 +30,7 @@ from sqlstream.shell.chart import Chart, draw
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs, name_in_statement
 from sqlstream.shell.feed import Feed
-from sqlstream.shell.interrupts import SentBack, Stopped, unbroken
+from sqlstream.shell.interrupts import Pressed, SentBack, Stopped, unbroken
 from sqlstream.shell.long_result import LongResult
 from sqlstream.shell.sent_back import new_file, write_on
 from sqlstream.udfs.texts import reason_of
@@ -84,16 +83,16 @@ class Showing:
         self, query: Query, tables: Iterator[pa.Table], as_table: bool, show: Callable[[Iterator[pa.Table]], None]
     ) -> None:
         """Show the tables until they end, Ctrl-C stops the query, or Ctrl-Z sends it to the background."""
-        with self._stopped_by_ctrl_c(query.job), self._listening() as leave:
-            if leave is None:
+        with self._stopped_by_ctrl_c(query.job), self._listening() as pressed:
+            if pressed is None:
                 return show(tables)
-            feed, sent_back = Feed(tables, leave), False
+            feed, sent_back = Feed(tables, pressed), False
             try:
                 while not sent_back:
                     try:
                         return show(iter(feed))
                     except SentBack:
-                        leave.clear()
+                        pressed.ctrl_z.clear()
                         sent_back = self._send_back(query, feed, as_table)
             finally:
                 if not sent_back:
@@ -169,15 +168,13 @@ class Showing:
         """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
         if not job.is_bounded:
             return self._leave_in_background(job)
-        with self._stopped_by_ctrl_c(job), self._listening() as leave:
-            with self._status(job):
+        try:
+            with self._stopped_by_ctrl_c(job), self._listening() as pressed, self._status(job):
                 while not job.wait(_LOOK_SECONDS):
-                    if leave is not None and leave.is_set():
-                        break
-                else:
-                    leave = None
-            if leave is not None:
-                return self._leave_in_background(job)
+                    if pressed is not None:
+                        pressed.heed()
+        except SentBack:
+            return self._leave_in_background(job)
         return self._display.say(written(job))
 
     def _leave_in_background(self, job: Job) -> None:
@@ -197,8 +194,8 @@ class Showing:
             raise Stopped from None
 
     @contextmanager
-    def _listening(self) -> Iterator[Event | None]:
-        """The event is set by Ctrl-Z; None where nobody types."""
+    def _listening(self) -> Iterator[Pressed | None]:
+        """What is pressed meanwhile; None where nobody types."""
         if self.keys is None or not isatty(self.keys.fileno()):
             yield None
             return

@@ -8,10 +8,10 @@ import os
 import pty
 import signal
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
 from types import SimpleNamespace
 
 import pexpect
@@ -25,7 +25,7 @@ from sqlstream.shell.chart import Chart, Plot
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.feed import Feed
-from sqlstream.shell.interrupts import SentBack, unbroken
+from sqlstream.shell.interrupts import Pressed, SentBack, remembering, unbroken
 from sqlstream.shell.keys import listening
 from sqlstream.shell.loop import Shell
 from sqlstream.shell.sent_back import new_file, write_on
@@ -55,11 +55,28 @@ def test_ctrl_c_waits_until_the_block_has_ended():
         time.sleep(1)
 
 
+def test_ctrl_c_is_heeded_where_its_exception_is_lost(monkeypatch):
+    class Garbage:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
+    pressed = Pressed()
+    feed = iter(Feed(iter(tables(1, 2)), pressed))
+    with remembering(pressed):
+        assert next(feed).num_rows == 1
+        Garbage()
+        with pytest.raises(KeyboardInterrupt):
+            next(feed)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_rows_go_on_where_they_were_left():
-    leave = Event()
-    feed = Feed(iter(tables(1, 2, 3)), leave)
+    pressed = Pressed()
+    feed = Feed(iter(tables(1, 2, 3)), pressed)
     first = next(iter(feed))
-    leave.set()
+    pressed.ctrl_z.set()
     with pytest.raises(SentBack):
         next(iter(feed))
     assert [table["n"][0].as_py() for table in [first, *feed.going_on()]] == [1, 2, 3]
@@ -70,7 +87,7 @@ def test_the_error_of_a_query_comes_behind_its_rows():
         yield from tables(1)
         raise ValueError("no luck")
 
-    feed = iter(Feed(failing(), Event()))
+    feed = iter(Feed(failing(), Pressed()))
     assert next(feed).num_rows == 1
     with pytest.raises(ValueError, match="no luck"):
         next(feed)
@@ -103,10 +120,20 @@ def test_ctrl_z_is_noticed_and_what_else_is_typed_is_kept(terminal):
     with listening(source) as pressed:
         os.write(keyboard, b"SHOW")
         time.sleep(0.3)
-        assert not pressed.is_set()
+        assert not pressed.ctrl_z.is_set()
         os.write(keyboard, b"\x1a;")
-        assert pressed.wait(10)
+        assert pressed.ctrl_z.wait(10)
     assert "".join(key.data for key in get_typeahead(source)) == "SHOW;"
+
+
+def test_ctrl_c_is_a_signal_whatever_the_terminal_did_before(terminal):
+    _, source = terminal
+    as_keys = termios.tcgetattr(source.fileno())
+    as_keys[3] &= ~termios.ISIG
+    termios.tcsetattr(source.fileno(), termios.TCSANOW, as_keys)
+    with listening(source):
+        assert termios.tcgetattr(source.fileno())[3] & termios.ISIG
+    assert not termios.tcgetattr(source.fileno())[3] & termios.ISIG
 
 
 def test_ctrl_c_between_statements_ends_no_shell(monkeypatch):
@@ -133,15 +160,15 @@ def test_ctrl_c_between_statements_ends_no_shell(monkeypatch):
 
 def test_a_chart_is_sent_to_the_background(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    pressed = Event()
+    pressed = Pressed()
 
     @contextmanager
-    def listening(self: Showing) -> Iterator[Event]:
+    def listening(self: Showing) -> Iterator[Pressed]:
         yield pressed
 
     def batches() -> Iterator[pa.Table]:
         yield from tables(1)
-        pressed.set()
+        pressed.ctrl_z.set()
         yield from tables(2, 3, 4)  # the chart may have taken the first before it looks
 
     monkeypatch.setattr(Showing, "_listening", listening)

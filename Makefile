@@ -19,7 +19,7 @@ demo: java $(READY) ## run a query over a year of real departures, end to end
 	@$(BIN)/python -m examples.flights.demo
 
 test: java $(READY) $(ARCHIVE) ## every test but the long ones, in three processes (PROCESSES=n)
-	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not long" --restarts third
+	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not long" --restarts fifth
 
 test-all: java $(READY) $(ARCHIVE) ## all tests, with all restarts, cases of peers and examples: twice as long
 	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest $(IN_PROCESSES)

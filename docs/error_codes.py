@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -58,8 +59,13 @@ class Entry:
     hints: dict[str, None] = field(default_factory=dict)
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def sources() -> tuple[tuple[str, ast.Module], ...]:
     """All modules by their dotted names."""
+    return tuple(_parsed())
+
+
+def _parsed() -> Iterator[tuple[str, ast.Module]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
@@ -77,6 +83,7 @@ def codes_in_source() -> set[str]:
     }
 
 
+@cache
 def collect() -> dict[str, Entry]:
     """Entries by code, sorted."""
     trees = list(sources())

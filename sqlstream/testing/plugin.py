@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUFFIX, SQL = ".golden", ".sql"
 
-_EVERY = {"all": 1, "third": 3}
+_EVERY = {"all": 1, "third": 3, "fifth": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--restarts",
         choices=tuple(_EVERY),
         default="all",
-        help="which stream blocks also run with restarts: all, or the first and every third of each file",
+        help="which stream blocks also run with restarts: all, or the first and every third or fifth of each file",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.depth import depth
 from tests.differential import golden_in_auto
 from tests.differential.golden_in_batch import Case, cases, difference
 from tests.differential.on_spark import compared
@@ -14,7 +15,7 @@ from tests.differential.on_spark import compared
 pytestmark = pytest.mark.spark
 
 ROUNDS = int(os.environ.get("SQLSTREAM_EXAMPLES", "1"))
-QUERIES = 5
+QUERIES = depth(3, 5)
 _SAMPLE = {"hop", "session", "late_data", "window_join"}
 _SAMPLE_OF_AUTO = {"group_by", "pivot", "regular_join", "subqueries", "top_n"}
 _ALL = "SQLSTREAM_ALL_GOLDEN" in os.environ

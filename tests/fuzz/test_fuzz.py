@@ -25,7 +25,9 @@ def quiet():
 
 
 def test_all_sql_of_the_repository():
-    collected = {s.text: findings for s in seeds() if (findings := examine(s.text, s.workspace).findings)}
+    collected = {
+        s.text: findings for s in seeds()[:: depth(3, 1)] if (findings := examine(s.text, s.workspace).findings)
+    }
     assert collected == {}
 
 

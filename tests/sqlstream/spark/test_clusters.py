@@ -116,6 +116,7 @@ def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(fold
     assert executors == {"0", "1"}
 
 
+@pytest.mark.long
 def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, expected, server):
     paused = _start(folder, server, "remote", _SQL)
     waiting = "40 rows wait in open windows for the watermark 2024-01-01 00:08:59.999"

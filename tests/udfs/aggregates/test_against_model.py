@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates, Ordering
 from sqlstream.udfs.aggregates.call import ARRIVAL
+from tests.depth import depth
 from tests.udfs.aggregates import model
 
 SCHEMA = pa.schema([
@@ -48,7 +49,7 @@ ROW = st.fixed_dictionaries({
 })  # fmt: skip
 PARTS = st.lists(st.lists(st.tuples(st.integers(0, 3), ROW), max_size=8), min_size=1, max_size=4)
 GROUPS = 5
-EXAMPLES = 20
+EXAMPLES = depth(10, 20)
 
 DECIMAL_RESULTS = {
     ("sum", "d"): pa.decimal128(20, 2),

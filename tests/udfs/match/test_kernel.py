@@ -25,6 +25,7 @@ from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mappe
 from sqlstream.udfs.match.skipping import Skip, SkipTo
 from sqlstream.udfs.over.ties import Tie
 from sqlstream.udfs.state.keyed import KeyedState
+from tests.depth import depth
 from tests.udfs.match.model import Condition, Model
 
 MS = 1000
@@ -244,7 +245,7 @@ ROWS = st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 12), st.integers
 CONDITIONS = st.dictionaries(st.sampled_from("ABC"), st.sampled_from(CHOICES))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=depth(200, 400), deadline=None)
 @given(PATTERNS, CONDITIONS, SKIPS, ROWS, st.sampled_from([None, None, 3 * MS]), st.data(), st.booleans())
 def test_matches_are_those_of_the_model(pattern, chosen, skip, rows, within, data, restarts):
     chosen = possible(pattern, chosen)
@@ -346,7 +347,7 @@ def test_next_waits_for_the_row_behind():
 # --- results --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=depth(50, 100), deadline=None)
 @given(PATTERNS, CONDITIONS, ROWS, st.booleans())
 def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restarts):
     chosen = possible(pattern, chosen)
@@ -358,7 +359,7 @@ def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restar
     assert by_key(results(harness)) == expected(model(pattern, chosen, NEXT, None), taken, ties=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=depth(50, 100), deadline=None)
 @given(PATTERNS, CONDITIONS, SKIPS.filter(lambda s: s.variable is None), ROWS, st.booleans())
 def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, skip, rows, final):
     chosen = possible(pattern, chosen)
@@ -386,7 +387,7 @@ def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, 
     assert by_key(results(harness)) == lines
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=depth(50, 100), deadline=None)
 @given(PATTERNS, CONDITIONS, ROWS, st.data())
 def test_in_processing_time_rows_are_mapped_as_they_come(pattern, chosen, rows, data):
     chosen = possible(pattern, chosen)

@@ -18,6 +18,7 @@ from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.late import Lateness
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
+from tests.depth import depth
 from tests.model import triggers as model_triggers
 from tests.model.operator import Operator, Result
 from tests.model.triggers import Row
@@ -172,7 +173,7 @@ each_window = pytest.mark.parametrize("window", WINDOWS)
 
 
 @pytest.mark.parametrize("window", ["tumble", "hop", "cumulate"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=depth(12, 25), deadline=None)
 @given(steps=scripts(), options=OPTIONS)
 def test_panes_take_rows_back(window, steps, options):
     model, assigner = WINDOWS[window]
@@ -185,7 +186,7 @@ def test_panes_take_rows_back(window, steps, options):
     assert late == counted
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=depth(25, 50), deadline=None)
 @given(steps=scripts(), options=OPTIONS)
 def test_sessions_take_rows_back(steps, options):
     model, assigner = WINDOWS["session"]
@@ -207,7 +208,7 @@ FIRINGS: dict[str, tuple[Any, Any]] = {
 
 @each_window
 @pytest.mark.parametrize("firing", FIRINGS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=depth(8, 15), deadline=None)
 @given(steps=scripts(), options=OPTIONS, allowed=st.sampled_from([0, 0, 9]))
 def test_any_trigger_sees_what_is_left(window, firing, steps, options, allowed):
     (model, assigner), (make, trigger) = WINDOWS[window], FIRINGS[firing]
@@ -218,7 +219,7 @@ def test_any_trigger_sees_what_is_left(window, firing, steps, options, allowed):
 
 
 @each_window
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=depth(12, 25), deadline=None)
 @given(steps=scripts(), options=OPTIONS)
 def test_retracted_results_come_to_those_at_the_end(window, steps, options):
     """Each change withdraws what was there; results of windows that are empty go."""

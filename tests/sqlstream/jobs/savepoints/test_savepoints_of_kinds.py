@@ -18,8 +18,8 @@ pytestmark = pytest.mark.spark
 
 PARTITIONS = 3
 
-# What barriers and process functions keep is written as what windows and lookups keep is.
-_REPEATED = ("barriers", "process")
+# Their state is written as that of the windows of a set is.
+_REPEATED = ("barriers", "process", "deferred")
 _NAMES = [pytest.param(name, marks=pytest.mark.long) if name in _REPEATED else name for name in KINDS]
 
 

@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PROCESSES ?= 3
 IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
+# More words for those that measure: make BENCH="--rows 5000000 --keys 10000" bench-sql
+BENCH ?=
 # Made once: some seventy processes of the tests start a Java, each some seconds sooner. It does without where it must.
 ARCHIVE := $(VENV)/.archive
 
@@ -73,13 +75,15 @@ bench-windows: java $(READY) ## windows through the columnar gear, Spark's own o
 	@$(BIN)/python -m examples.throughput.windows
 
 bench-joins: java $(READY) ## joins of streams and OVER, beside Spark's join of streams
-	@$(BIN)/python -m examples.throughput.stream_joins
+	@$(BIN)/python -m examples.throughput.stream_joins $(BENCH)
 
-bench-sql: java $(READY) ## GROUP BY without a window, beside Spark's aggregation of streams
-	@$(BIN)/python -m examples.throughput.ordinary_sql
+bench-sql: java $(READY) ## GROUP BY without a window, last and best rows of each key, a regular join, beside Spark's own
+	@$(BIN)/python -m examples.throughput.ordinary_sql $(BENCH)
+	@$(BIN)/python -m examples.throughput.top_n --query "last row" --query "best 10" $(BENCH)
+	@$(BIN)/python -m examples.throughput.stream_joins --query "regular join" $(BENCH)
 
 bench-top-n: java $(READY) ## the last row and the ten best rows of each key
-	@$(BIN)/python -m examples.throughput.top_n
+	@$(BIN)/python -m examples.throughput.top_n $(BENCH)
 
 bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
 	@$(BIN)/python -m examples.throughput.matches
@@ -125,7 +129,7 @@ clean: ## remove caches and outputs; the virtual environment stays
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## only set up the virtual environment
 

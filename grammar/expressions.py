@@ -11,6 +11,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
+from sqlstream.grammar.cases import CaseParser
 from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
@@ -79,7 +80,7 @@ def _of_database(node: Any) -> Any:
     return call
 
 
-class ExpressionParser(JsonParser):
+class ExpressionParser(CaseParser, JsonParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
     _in_lambda = False

@@ -36,7 +36,7 @@ _REFUSED = {
     **dict.fromkeys(
         ("scan.partition.column", "scan.partition.num", "scan.partition.lower-bound", "scan.partition.upper-bound",
          "scan.fetch-size", "scan.auto-commit"),
-        "Tables of PostgreSQL are no streams: join them FOR SYSTEM_TIME AS OF.",
+        "A query over finished data reads the table whole, in one task.",
     ),
 }  # fmt: skip
 

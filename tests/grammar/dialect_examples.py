@@ -275,6 +275,7 @@ EXPRESSIONS = [
     "SELECT INTERVAL '1 day 2 hours', INTERVAL '5 seconds', INTERVAL '1-2' YEAR TO MONTH, 3 * INTERVAL '1' SECOND",
     "SELECT a IS NOT DISTINCT FROM b, a IS DISTINCT FROM b, a <=> b, a DIV 2, a % 2, a || b, a & b, a | b, a ^ b, ~a",
     "SELECT CAST(a AS DECIMAL(10, 2)), TRY_CAST(b AS INT), a::STRING, CAST(c AS ROW<x INT>), CAST(d AS TIMESTAMP(3))",
+    "SELECT CASE a WHEN 1, b + 1 THEN 'x' WHEN 3 THEN 'y' END FROM t",
     "SELECT CASE a WHEN 1 THEN 'x' ELSE 'y' END, CASE WHEN a > 1 THEN 1 END, IF(a, 1, 2), COALESCE(a, b), NULLIF(a, b)",
     "SELECT a LIKE 'x%', a NOT LIKE 'y' ESCAPE '!', a RLIKE 'z', a BETWEEN 1 AND 2, a NOT IN (1, 2), a IS NOT NULL",
     "SELECT SUM(a) FILTER (WHERE b > 1), COUNT(DISTINCT a, b), LISTAGG(a, ','), LISTAGG(DISTINCT a), COLLECT_SET(a)",

@@ -55,6 +55,14 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT a := 1 FROM t", 'unexpected ":="', ":="),
         ("SELECT CAST(a AS INT FORMAT 'x') FROM t", "a CAST is written CAST(a AS type)", "'x'"),
         (f"SELECT {'9' * 42}", f'"{"9" * 42}" has more than the 38 digits of a DECIMAL', "9" * 42),
+        ("SELECT CASE WHEN a 1 END FROM t", 'unexpected "1"', "1"),
+        ("SELECT CASE a ELSE 1 END FROM t", 'unexpected "ELSE"', "ELSE"),
+        ("SELECT CASE WHEN a, b THEN 1 END FROM t", 'unexpected ","', ","),
+        (
+            "SELECT CASE a WHEN 1, 2 THEN CASE b WHEN 1 THEN 2 END END FROM t",
+            "several values behind one WHEN cannot lead to another CASE",
+            "WHEN",
+        ),
         ("SELECT 1e400", '"1e400" is out of the range of a DOUBLE', "1e400"),
         ("SELECT * FROM f(TABLE t, +DESCRIPTOR(s))", "DESCRIPTOR is an argument of a table function", "("),
         ("SELECT a QUALIFY b EMIT CHANGES", '"EMIT" needs a FROM', "EMIT CHANGES"),
@@ -109,3 +117,8 @@ def test_hints_of_parameters_and_empty_names_are_read_again(text: str) -> None:
 def test_arrays_of_a_size_are_refused(kind: str) -> None:
     with pytest.raises(ParseError, match="SS101: an array has no size"):
         parse_script(f"CREATE TABLE t (a {kind}) WITH ('connector' = 'test')")
+
+
+def test_several_values_behind_a_when_are_as_many_branches():
+    query = parse_query("SELECT CASE a WHEN 1, 2 THEN /* b */ b WHEN 3 THEN c ELSE d END FROM t")
+    assert to_sql(query) == "SELECT CASE a WHEN 1 THEN b WHEN 2 THEN b WHEN 3 THEN c ELSE d END FROM t"

@@ -30,8 +30,8 @@ class StatementBuilder(PlanBuilder):
         )
 
     def create_materialized(
-        self, meta: Meta, words: tuple[str, bool], exists: Any, name: n.Name, elements: Any, comment: Any, options: Any,
-        freshness: Token | None, mode: Token | None, query: Token,
+        self, meta: Meta, words: tuple[str, bool], exists: Any, name: n.Name, elements: Any, comment: Any,
+        partitioned_by: Any, options: Any, freshness: Token | None, mode: Token | None, query: Token,
     ) -> n.CreateMaterializedView:  # fmt: skip
         kind, replaces = words
         columns, watermark, key = elements or ((), None, ())
@@ -42,7 +42,7 @@ class StatementBuilder(PlanBuilder):
         interval = interval_of(freshness) if freshness is not None else None
         return n.CreateMaterializedView(
             kind, name, query.value, columns, key, options or (), comment, bool(exists), replaces, interval,
-            mode and text_of(mode).upper(), span=span_of_meta(meta),
+            mode and text_of(mode).upper(), partitioned_by or (), span=span_of_meta(meta),
         )  # fmt: skip
 
     def materialized_view(self, meta: Meta, replace: Any) -> tuple[str, bool]:

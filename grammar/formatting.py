@@ -236,6 +236,7 @@ def _(statement: n.CreateMaterializedView) -> str:
         materialized_head(statement),
         f" {_block(_separated(elements))}" if elements else "",
         f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
+        f" {partitions(statement)}" if statement.partitioned_by else "",
         f" WITH {_block(options)}" if options else "",
         f" {told}" if told is not None else "",
         f" AS\n{_sql(statement.query)}",

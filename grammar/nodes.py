@@ -626,9 +626,10 @@ class CreateView(Node):
 
 @dataclass(frozen=True)
 class CreateMaterializedView(Node):
-    """``CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] [WITH (…)] AS query``,
-    also ``CREATE [OR ALTER] MATERIALIZED TABLE … [FRESHNESS = interval] [REFRESH_MODE = mode]`` of Flink and
-    ``CREATE [OR REFRESH] STREAMING TABLE`` of Spark. ``kind`` is which of them, ``columns`` are names or have types."""
+    """``CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] [PARTITIONED BY (…)]
+    [WITH (…)] AS query``, also ``CREATE [OR ALTER] MATERIALIZED TABLE … [FRESHNESS = interval] [REFRESH_MODE = mode]``
+    of Flink and ``CREATE [OR REFRESH] STREAMING TABLE`` of Spark. ``kind`` is which of them, ``columns`` are names or
+    have types."""
 
     kind: str
     name: Name
@@ -641,6 +642,7 @@ class CreateMaterializedView(Node):
     replace: bool = False
     freshness: exp.Interval | None = None
     refresh_mode: str | None = None
+    partitioned_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

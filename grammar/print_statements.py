@@ -103,7 +103,7 @@ def _buckets(word: str, told: n.Distribution) -> str:
     return joined(word, columns, f"INTO {told.buckets} BUCKETS" if told.buckets is not None else None)
 
 
-def partitions(node: n.CreateTable) -> str | None:
+def partitions(node: n.CreateTable | n.CreateMaterializedView) -> str | None:
     """``PARTITIONED BY (…)``, if the table has partitions."""
     return f"PARTITIONED BY {_columns(node.partitioned_by)}" if node.partitioned_by else None
 
@@ -176,6 +176,7 @@ def _(node: n.CreateMaterializedView, sql: Sql) -> str:
         materialized_head(node),
         f"({', '.join(elements)})" if elements else None,
         _string("COMMENT", node.comment),
+        partitions(node),
         _with(node.options, sql),
         freshness(node, sql),
         f"AS {sql(node.query)}",

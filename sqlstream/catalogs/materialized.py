@@ -37,7 +37,7 @@ def materialized_table(
     assert len(columns) == len(statement.columns), "names alone are given types when a view is created"
     create = nodes.CreateTable(
         statement.name, columns, None, statement.primary_key, _options(statement, path), comment=statement.comment,
-        span=statement.span,
+        partitioned_by=statement.partitioned_by, span=statement.span,
     )  # fmt: skip
     table = declared_table(create, catalog, name, variables)
     # A group may have NULL as its key, unlike a row of a table with a PRIMARY KEY.

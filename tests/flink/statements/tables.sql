@@ -164,6 +164,8 @@ CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '3' MINUTE AS SELECT product F
 
 CREATE MATERIALIZED TABLE mt (PRIMARY KEY (product) NOT ENFORCED) COMMENT 'of a test' WITH ('connector' = 'filesystem', 'path' = '/tmp/mt', 'format' = 'parquet') FRESHNESS = INTERVAL '30' SECOND REFRESH_MODE = CONTINUOUS AS SELECT product, SUM(amount) AS total FROM orders GROUP BY product;
 
+CREATE MATERIALIZED TABLE mt PARTITIONED BY (product) WITH ('connector' = 'filesystem', 'path' = '/tmp/mt', 'format' = 'json') FRESHNESS = INTERVAL '3' MINUTE AS SELECT product, amount FROM orders;
+
 CREATE OR ALTER MATERIALIZED TABLE mt AS SELECT product, COUNT(*) AS n FROM orders GROUP BY product;
 
 -- refused SS691: a job keeps the table, no schedule

@@ -143,6 +143,21 @@ def test_a_view_follows_its_rows_until_it_is_dropped(
     assert list((tmp_path / "views" / "jobs").iterdir()) == []
 
 
+def test_files_of_a_view_may_have_partitions(session: Session, sold: Callable[..., None], tmp_path: Path) -> None:
+    sold(("north", 1), ("south", 2))
+    path = tmp_path / "large"
+    session.sql(
+        f"CREATE MATERIALIZED TABLE large PARTITIONED BY (shop) WITH ('connector' = 'filesystem', 'path' = '{path}') "
+        "FRESHNESS = INTERVAL '1' SECOND AS SELECT shop, amount FROM sales WHERE amount > 1; "
+        "ALTER MATERIALIZED TABLE large REFRESH"
+    )
+    assert {folder.name for folder in path.glob("shop=*")} == {"shop=south"}
+    assert session.sql("SELECT * FROM large").fetchall() == [("south", 2)]  # type: ignore[union-attr]
+    assert "PARTITIONED BY (shop)" in rows(session, "SHOW CREATE MATERIALIZED TABLE large")[0][0]
+    session.sql("DROP MATERIALIZED TABLE large")
+    assert list(path.iterdir()) == []
+
+
 def test_what_is_there_already_is_nobody_elses(
     session: Session, server: PostgresServer, sold: Callable[..., None]
 ) -> None:

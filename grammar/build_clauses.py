@@ -108,7 +108,8 @@ class ClauseBuilder(Transformer[Token, Any]):
         return table
 
     def partition_by(self, meta: Meta, keys: Token) -> tuple[exp.Expression, ...]:
-        return tuple(keys.value)
+        """Without parentheses around a single key, which may stand around all of them."""
+        return tuple(key.unnest() for key in keys.value)
 
     order_by = partition_by
 

@@ -22,6 +22,7 @@ from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
+_NO_NAMES = frozenset({TokenType.L_PAREN, TokenType.R_PAREN, TokenType.STRING})
 _UNITS: Collection[str] = frozenset(
     unit + plural
     for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -101,6 +102,7 @@ class ExpressionParser(CaseParser, JsonParser):
     LAMBDAS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.LAMBDAS,
         TokenType.ARROW: lambda self, names: self.lambda_of(names),
+        TokenType.FARROW: lambda self, names: self.named_argument(names),
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
@@ -160,6 +162,13 @@ class ExpressionParser(CaseParser, JsonParser):
         if not inside:
             name_arguments(function)
         return function
+
+    def named_argument(self, names: list[Any]) -> Any:
+        """``name => value``, behind the arrow; a text, or several names, is none."""
+        if self._tokens[self._index - 2].token_type in _NO_NAMES or not isinstance(names[0], exp.Identifier):
+            raise unexpected(self._prev, None, ["RPAR"])
+        value = self._parse_disjunction() or self._parse_select()
+        return self.expression(exp.Kwarg(this=exp.var(names[0].name), expression=value))
 
     def _parse_ordered(self, parse_method: Any = None) -> Any:
         read = super()._parse_ordered

@@ -13,7 +13,7 @@ from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
 from sqlstream.grammar.json_calls import JsonCall, PathInto, json_call_text, steps_behind_colon
 from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
 from sqlstream.grammar.printer import print_node
-from sqlstream.grammar.quoting import quote_dotted
+from sqlstream.grammar.quoting import quote_dotted, quote_name
 from sqlstream.grammar.rounding import RoundedTime
 
 # Spark's generator rewrites these into other queries; here they print as they were written.
@@ -29,6 +29,11 @@ def member_sql(generator: SparkGenerator, column: exp.ColumnDef) -> str | None:
     if says_more or not isinstance(column.parent, exp.DataType):
         return None
     return f"{generator.sql(column, 'this')}: {generator.sql(column, 'kind')}"
+
+
+def _sign(sign: str, operand: str) -> str:
+    """Two of the same are apart: ``~~`` would be another operator."""
+    return f"{sign} {operand}" if operand.startswith(sign) else sign + operand
 
 
 class SqlStreamGenerator(SparkGenerator):
@@ -50,6 +55,8 @@ class SqlStreamGenerator(SparkGenerator):
             f"{self.normalize_func(e.args['name'])}({self.sql(e, 'this')} TO {e.args['unit']})"
         ),
         JsonCall: lambda self, e: f"{self.normalize_func(e.name)}({json_call_text(e, self.sql)})",
+        exp.BitwiseNot: lambda self, e: _sign("~", self.sql(e, "this")),
+        exp.Kwarg: lambda self, e: f"{quote_name(e.name)} => {self.sql(e, 'expression')}",
         PathInto: lambda self, e: f"{self.sql(e, 'this')}:{steps_behind_colon(e.args['expression'])}",
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {

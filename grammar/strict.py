@@ -266,6 +266,9 @@ class StrictParser(SparkParser):
             unit = exp.IntervalSpan(this=interval.args["unit"], expression=self._parse_var(upper=True))
             interval.set("unit", unit)
             self._skip_digits()
+        unit = interval.args["unit"]
+        if isinstance(unit, exp.IntervalSpan) and unit.expression is None:
+            raise failure("an interval needs a unit behind TO", token_span(self._prev), hint="Write DAY TO SECOND.")
 
     def _skip_digits(self) -> None:
         """Numbers in parentheses, where such follow."""

@@ -115,8 +115,9 @@ table_clauses = st.builds(n.TableClauses, maybe(watermark_delay), maybe(barriers
 sort_key = st.sampled_from(["a", "a + 1 DESC"]).map(
     lambda s: parse_query(f"SELECT 1 ORDER BY {s}").args["order"].expressions[0]
 )
+partition_key = value.map(lambda key: key.unnest())  # parentheses around one are read as those around all
 table_argument = st.builds(
-    n.TableArgument, table, st.lists(value, max_size=2).map(tuple), st.lists(sort_key, max_size=2).map(tuple)
+    n.TableArgument, table, st.lists(partition_key, max_size=2).map(tuple), st.lists(sort_key, max_size=2).map(tuple)
 )
 descriptor = st.builds(
     n.Descriptor, st.lists(name.map(lambda s: exp.to_identifier(s, quoted=True)), min_size=1, max_size=2).map(tuple)

@@ -63,6 +63,12 @@ _TINY = "1e-9999999999999999999BD"
             "several values behind one WHEN cannot lead to another CASE",
             "WHEN",
         ),
+        ("SELECT g(=>=>", '"(" is never closed', "("),
+        ("SELECT g(() => 1)", 'unexpected "=>"', "=>"),
+        ("SELECT g((a, b) => 1)", 'unexpected "=>"', "=>"),
+        ("SELECT g('99' => 1)", 'unexpected "=>"', "=>"),
+        ("SELECT CAST(a AS INTERVAL DAY TO)", "an interval needs a unit behind TO", "TO"),
+        ("SELECT CAST(a AS INTERVAL DAY(3) TO /* */)", "an interval needs a unit behind TO", "TO"),
         ("SELECT 1e400", '"1e400" is out of the range of a DOUBLE', "1e400"),
         ("SELECT * FROM f(TABLE t, +DESCRIPTOR(s))", "DESCRIPTOR is an argument of a table function", "("),
         ("SELECT a QUALIFY b EMIT CHANGES", '"EMIT" needs a FROM', "EMIT CHANGES"),
@@ -122,3 +128,16 @@ def test_arrays_of_a_size_are_refused(kind: str) -> None:
 def test_several_values_behind_a_when_are_as_many_branches():
     query = parse_query("SELECT CASE a WHEN 1, 2 THEN /* b */ b WHEN 3 THEN c ELSE d END FROM t")
     assert to_sql(query) == "SELECT CASE a WHEN 1 THEN b WHEN 2 THEN b WHEN 3 THEN c ELSE d END FROM t"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ~ ~a, - -a, ~-a FROM t",
+        "SELECT g(`x y` => 1, b => 2)",
+        "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY a ORDER BY ts MEASURES B.x AS x PATTERN (B) DEFINE B AS TRUE)",
+    ],
+)
+def test_what_is_printed_means_the_same(text):
+    assert to_sql(parse_query(text)) == text
+    assert to_sql(parse_query(text.replace("BY a", "BY ((a))"))) == text

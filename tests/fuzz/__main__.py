@@ -10,7 +10,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from tests.fuzz.campaign import Campaign
+from tests.fuzz.campaign import Campaign, Group
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     logging.disable(logging.WARNING)  # sqlglot warns of what it leaves out; the tree that comes back shows it
     console = Console()
     console.print(f"seed {arguments.seed}, {arguments.minutes:g} minutes")
-    campaign = Campaign(arguments.seed)
+    campaign = Campaign(arguments.seed, _tell)
     started = time.monotonic()
     campaign.run(minutes=arguments.minutes, first=arguments.first)
     seconds = time.monotonic() - started
@@ -35,6 +35,11 @@ def main() -> int:
         console.print(repr(group.text), markup=False)
         console.print(group.details, markup=False)
     return 1 if campaign.groups else 0
+
+
+def _tell(name: str, group: Group) -> None:
+    """At once: who sees it need not wait for the end of the hour."""
+    print(f"text {group.number}: {name}: {group.text!r}", flush=True)
 
 
 def _kinds(campaign: Campaign) -> Table:

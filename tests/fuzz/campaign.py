@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -27,9 +27,11 @@ class Group:
 
 @dataclass
 class Campaign:
-    """``kinds`` counts outcomes, ``groups`` collects findings by their name."""
+    """``kinds`` counts outcomes, ``groups`` collects findings by their name. ``on_group`` is told of the first of a
+    name as soon as it is there."""
 
     seed: int
+    on_group: Callable[[str, Group], object] | None = None
     texts: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     groups: dict[str, Group] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class Campaign:
             text = minimised(seed.text, lambda t, name=name: name in dict(examine(t, seed.workspace).findings))  # type: ignore[misc]
             details = dict(examine(text, seed.workspace).findings).get(name, details)
             self.groups[name] = Group(text, details, number)
+            if self.on_group is not None:
+                self.on_group(name, self.groups[name])
 
 
 def random_texts(seed: int, first: int = 0) -> Iterator[tuple[int, Seed]]:

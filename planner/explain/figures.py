@@ -33,7 +33,12 @@ class Figure:
         if self.value is None:
             return "–"
         shown = f"{self.value:,}" if isinstance(self.value, int) else str(self.value)
-        return shown if self.per_second is None else f"{shown} ({self.per_second:,.0f}/s)"
+        return shown if self.per_second is None else f"{shown} ({_rate_text(self.per_second)}/s)"
+
+
+def _rate_text(rate: float) -> str:
+    """Slow ones with a decimal, so that they are not taken for none."""
+    return f"{rate:,.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
 
 
 @dataclass(frozen=True)

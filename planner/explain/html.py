@@ -63,10 +63,13 @@ def html_page(
     counts that runs it."""
     live = figures if figures is not None else Figures(())
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
+    tree = _section("Plan", f'<ul class="plan">{_tree(changes_of(plan), live, count())}</ul>')
+    moves = figures is not None  # what moves comes first
     sections = [
+        *([tree] if moves else []),
         *([_section("Query", f"<pre>{escape(text.strip())}</pre>")] if text.strip() else []),
         *(_section(_result_title(root), _result(root)) for root in roots),
-        _section("Plan", f'<ul class="plan">{_tree(changes_of(plan), live, count())}</ul>'),
+        *([] if moves else [tree]),
         _section("State", _state(plan)),
         *([_section("Latency and advice", _list(said))] if (said := [*_said(plan)]) else []),
     ]

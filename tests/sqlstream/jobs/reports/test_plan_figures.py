@@ -89,9 +89,9 @@ def test_each_operator_has_totals_and_the_rates_of_the_last_ten_seconds(measured
     nodes = [type(node).__name__ for node in planned(TEXT).walk()]
     scan, upper, lower = nodes.index("Scan"), *[i for i, name in enumerate(nodes) if name == "WindowAggregate"]
     assert shown[f"{scan}.read"] == "21,000 (1,000/s)"
-    assert shown["0.written"] == "42 (2/s)"
+    assert shown["0.written"] == "42 (2.0/s)"
     assert [shown[f"{lower}.{name}"] for name in ("taken", "given", "late", "state")] == [
-        "10,500 (500/s)", "210 (10/s)", "21 (1/s)", "7 entries, 3.0 KB",
+        "10,500 (500/s)", "210 (10/s)", "21 (1.0/s)", "7 entries, 3.0 KB",
     ]  # fmt: skip
     assert shown[f"{upper}.taken"] == "210 (10/s)"
     assert shown[f"{upper}.state"] == "with that of the operator below"

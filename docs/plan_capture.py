@@ -1,6 +1,6 @@
 """The picture of a running job's plan for ``docs/planner.md``: ``python -m docs.plan_capture``.
 
-It needs Debian's ``chromium``, which takes the picture of the page that ``sqlstream jobs plan`` serves, and ``pngquant``.
+It needs chromium, which takes a picture of the page that ``sqlstream jobs plan`` serves, and pngquant, both of Debian.
 """
 
 from __future__ import annotations

@@ -19,6 +19,14 @@ from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.planner.derived import (
+    AFTER_RELATIONS,
+    NO_ALIAS,
+    QUERY_STARTS,
+    Derived,
+    derived_around,
+    query_begin,
+)
 from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.types import DataType
 
@@ -81,16 +89,7 @@ _TYPES = (
     "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "TINYINT", "VARIANT", "ARRAY<", "MAP<", "ROW<",
 )  # fmt: skip
 _IN_EXPRESSIONS = ("CASE", "CAST(", "DISTINCT", "EXISTS (", "INTERVAL", "NOT", "NULL", "TRUE", "FALSE")
-_QUERY_STARTS = ("SELECT", "WITH", "VALUES")
 _OF_RELATIONS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", "DESC"})
-_AFTER_RELATIONS = frozenset({
-    "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "EMIT", "TRIGGER", "EVICT", "LATE", "UNION", "INTERSECT",
-    "EXCEPT", "WINDOW",
-})  # fmt: skip
-_NO_ALIAS = _AFTER_RELATIONS | {
-    "ON", "USING", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF",
-    "FOR", "LOOKUP", "ALIGN", "AS", "LATERAL", "FROM", "SELECT", "TABLESAMPLE", "PIVOT", "UNPIVOT",
-}  # fmt: skip
 
 
 def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
@@ -105,7 +104,7 @@ def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
     behind = takewhile(lambda piece: piece.text != ";", pieces(text, at))
     whole = [piece for piece in [*before, *behind] if not piece.is_blank]
     words = [piece for piece in before if not piece.is_blank]
-    scope = Scope.around(whole, len(words), vocabulary.catalog)
+    scope = Scope.around(text, whole, len(words), vocabulary.catalog)
     if len(words) > 1 and words[-1].text == ".":
         candidates: Iterable[Candidate] = scope.columns_of(_unquoted(words[-2].text))
     else:
@@ -192,7 +191,7 @@ def _at_word(
     expected = expected_after(text[words[0].start if words else start : start])
     if not expected and opened:  # inside parentheses, of which the grammar tells when they are closed
         inner = words[opened:]
-        is_query = bool(inner) and inner[0].text.upper() in _QUERY_STARTS
+        is_query = bool(inner) and inner[0].text.upper() in QUERY_STARTS
         expected = expected_after(text[inner[0].start : start]) if is_query else ["an expression"]
     last = words[-1].text.upper() if words else ""
     if "a table name" in expected or ("a name" in expected and last in _OF_RELATIONS):
@@ -204,7 +203,7 @@ def _at_word(
     if "a type" in expected:
         yield from ((name, SuggestionKind.TYPE, "") for name in _TYPES)
     if "a query" in expected:
-        yield from ((word, SuggestionKind.KEYWORD, "") for word in _QUERY_STARTS)
+        yield from ((word, SuggestionKind.KEYWORD, "") for word in QUERY_STARTS)
     yield from ((word, SuggestionKind.KEYWORD, "") for word in expected if word.isupper() and word[0].isalpha())
 
 
@@ -231,19 +230,24 @@ def _functions(catalog: Catalog) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class Scope:
-    """``sources``: tables and views by alias, which FROM holds around the cursor. ``ctes``: names of WITH."""
+    """``sources``: tables and views by alias, which FROM holds around the cursor. ``ctes``: names of WITH. ``derived``:
+    what else FROM holds."""
 
     sources: Mapping[str, str]
     ctes: tuple[str, ...]
     catalog: Catalog
+    derived: Derived
 
     @classmethod
-    def around(cls, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """That of the query which holds the word number ``at``, behind the cursor too."""
+    def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
+        """That of the query which holds the word number ``at``, behind the cursor too. The words are of ``text``."""
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip
-        return cls({alias: name for name, alias in _sources(_query_around(texts, at))}, ctes, catalog)
+        derived = derived_around(text, words, at)
+        sources = {alias: name for name, alias in _sources(_query_around(texts, at))}
+        named = dict.fromkeys(derived.items, "") | {name: name for name in derived.tables} | sources
+        return cls(named, ctes, catalog, derived)
 
     def relations(self) -> Iterator[Candidate]:
         yield from ((quote_name(name), SuggestionKind.TABLE, "WITH") for name in self.ctes)
@@ -253,12 +257,18 @@ class Scope:
             yield quote_name(name), SuggestionKind.TABLE, "view" if is_view else "table" if len(names) <= _MANY else ""
 
     def columns_of(self, alias: str) -> Iterator[Candidate]:
-        for name, relation in self.sources.items():
+        for name in self.sources:
             if name.casefold() == alias.casefold():
-                yield from _columns(relation, self.catalog)
+                yield from self._columns_of(name)
+
+    def _columns_of(self, alias: str) -> Iterator[Candidate]:
+        """Queries of WITH hide tables of their names."""
+        columns = self.derived.columns(alias, self.sources[alias], self.catalog)
+        named = ((quote_name(name), SuggestionKind.COLUMN, str(kind)) for name, kind in columns)
+        return named if columns else _columns(self.sources[alias], self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
-        by_alias = {alias: [*_columns(relation, self.catalog)] for alias, relation in self.sources.items()}
+        by_alias = {alias: [*self._columns_of(alias)] for alias in self.sources}
         for columns in by_alias.values():
             yield from columns
         yield from (
@@ -268,19 +278,13 @@ class Scope:
 
 def _query_around(texts: Sequence[str], at: int) -> list[str]:
     """The words of the innermost query around word ``at``, without those of queries in it."""
-    begin, depth = 0, 0
-    for i in range(at - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(texts[i], 0)
-        if depth < 0 and i + 1 < len(texts) and texts[i + 1].upper() in _QUERY_STARTS:
-            begin = i + 1
-            break
-        depth = max(depth, 0)
+    begin = query_begin(texts, at)
     query: list[str] = []
     depth, hidden = 0, 0  # how many parentheses are open, and from which on words belong to another query
     for i, text in enumerate(texts[begin:], begin):
         if text == "(":
             depth += 1
-            is_query = texts[i + 1 : i + 2] and texts[i + 1].upper() in _QUERY_STARTS
+            is_query = texts[i + 1 : i + 2] and texts[i + 1].upper() in QUERY_STARTS
             hidden = hidden or (depth if is_query else 0)
         elif text == ")":
             depth -= 1
@@ -299,18 +303,18 @@ def _sources(query: Sequence[str]) -> Iterator[tuple[str, str]]:
         word = text.upper()
         if word in ("FROM", "JOIN"):
             in_from = expects = True
-        elif word in _AFTER_RELATIONS:
+        elif word in AFTER_RELATIONS:
             in_from = False
         elif text == "," and in_from:
             expects = True
-        elif expects and (text[0].isalnum() or text[0] in "_`") and word not in _NO_ALIAS:
+        elif expects and (text[0].isalnum() or text[0] in "_`") and word not in NO_ALIAS:
             expects = False
             name = [text]
             while query[i + 1 : i + 2] == ["."] and i + 2 < len(query):
                 name.append(query[i + 2])
                 i += 2
             rest = [t for t in query[i + 1 : i + 3] if t.upper() != "AS"]
-            has_alias = bool(rest) and (rest[0][0].isalpha() or rest[0][0] in "_`") and rest[0].upper() not in _NO_ALIAS
+            has_alias = bool(rest) and (rest[0][0].isalpha() or rest[0][0] in "_`") and rest[0].upper() not in NO_ALIAS
             yield ".".join(map(_unquoted, name)), _unquoted(rest[0]) if has_alias else _unquoted(name[-1])
 
 

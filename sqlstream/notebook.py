@@ -21,6 +21,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.query import Query
 from sqlstream.results import SHOWN, Rows, html_table, shown_rows_of, text_table
 from sqlstream.session import Session, connect
+from sqlstream.shell.chart import Chart, Plot
+from sqlstream.shell.svg_chart import svg_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +53,20 @@ class LiveTable:
         return f"{table[0]}</table><p>{html.escape(self.about)}</p>"
 
 
+class LivePlot:
+    """What a cell shows of a query with --plot: a chart as a picture, or as text where there is no browser."""
+
+    def __init__(self, chart: Chart, about: str) -> None:
+        self._html = f"{svg_of(chart)}<p>{html.escape(about)}</p>"
+        self._text = f"chart of {chart.title}: {about}"
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
 @magics_class
 class SqlStreamMagics(Magics):
     """``%%sqlstream``."""
@@ -62,6 +78,8 @@ class SqlStreamMagics(Magics):
     @magic_arguments()
     @argument("--to", metavar="NAME", help="keep the result as a DataFrame in the variable NAME")
     @argument("--rows", type=int, default=SHOWN, metavar="N", help=f"show the last N rows ({SHOWN})")
+    @argument("--plot", metavar="COLUMN", help="show a chart of the column in place of the table")
+    @argument("--by", metavar="COLUMN", help="with --plot: a line or a bar for each value of the column")
     @argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop the query after so many seconds")
     @argument("--session", metavar="NAME", help="use the session in the variable NAME in place of the notebook's own")
     @cell_magic
@@ -77,7 +95,8 @@ class SqlStreamMagics(Magics):
                 if given.to and isinstance(result, Rows):
                     self._keep(given.to, result)
                 return result
-            last = _shown_live(result, given.rows, given.seconds, whole=given.to is not None)
+            chart = None if given.plot is None else _chart(result, given.plot, given.by)
+            last = _shown_live(result, given.rows, given.seconds, chart, whole=given.to is not None)
             if given.to:
                 self._keep(given.to, last)
         return None
@@ -110,48 +129,65 @@ class SqlStreamMagics(Magics):
         self.shell.push({name: rows.to_pandas()})
 
 
-def _shown_live(query: Query, shown: int, seconds: float | None, *, whole: bool) -> Rows:
+def _chart(query: Query, column: str, by: str | None) -> Chart:
+    """UsageError, with the query stopped, where there is nothing to draw."""
+    try:
+        return Chart.of(query, Plot(column.strip("`"), by.strip("`") if by is not None else None))
+    except ValueError as error:
+        query.stop()
+        raise UsageError(f"--plot {error}") from None
+
+
+def _shown_live(query: Query, shown: int, seconds: float | None, chart: Chart | None, *, whole: bool) -> Rows:
     """Shows the query until it ends, or is stopped, and gives its rows; without ``whole`` the last ones alone."""
     columns = query.columns[1:] if query.is_updating else query.columns
     last = Rows(columns, query.types[1:] if query.is_updating else query.types)
     count = 0
     handle = DisplayHandle()
-    handle.display(LiveTable(columns, [], "waiting for rows"))
+    waiting = "waiting for rows"
+    handle.display(LiveTable(columns, [], waiting) if chart is None else LivePlot(chart, waiting))
     timer = None if seconds is None else Timer(seconds, query.stop)
     if timer is not None:
         timer.start()
     try:
-        for table, count in _tables(query, shown, whole):
+        for table, new, count in _tables(query, shown, whole):
             last = Rows.of_arrow(table)
-            handle.update(_live(last, columns, shown, _about(count, query)))
+            if chart is not None:
+                chart.add(table if query.is_updating else new)
+            handle.update(_live(last, columns, shown, _about(count, query), chart))
     except KeyboardInterrupt:  # the kernel's way to end a cell
         pass
     finally:
         if timer is not None:
             timer.cancel()
         query.stop()
-    handle.update(_live(last, columns, shown, _about(count, query)))
+    handle.update(_live(last, columns, shown, _about(count, query), chart))
     return last
 
 
-def _tables(query: Query, shown: int, whole: bool) -> Iterator[tuple[pa.Table, int]]:
-    """The table after each micro-batch, and how many rows it has."""
+def _tables(query: Query, shown: int, whole: bool) -> Iterator[tuple[pa.Table, pa.Table, int]]:
+    """The table after each micro-batch, what is new where rows are only added, and how many rows there are."""
     import pyarrow as pa
 
+    count = 0
     if query.is_updating or whole:
         for table in query.tables():
-            yield table, table.num_rows
+            yield table, table.slice(min(count, table.num_rows)), table.num_rows
+            count = table.num_rows
         return
     tail: pa.Table | None = None
-    count = 0
     for batch in query.batches():
         count += batch.num_rows
         tail = batch if tail is None else pa.concat_tables([tail, batch])
         tail = tail.slice(max(0, tail.num_rows - shown))
-        yield tail, count
+        yield tail, batch, count
 
 
-def _live(rows: Rows, columns: tuple[str, ...], shown: int, about: str) -> LiveTable:
+def _live(
+    rows: Rows, columns: tuple[str, ...], shown: int, about: str, chart: Chart | None = None
+) -> LiveTable | LivePlot:
+    if chart is not None:
+        return LivePlot(chart, about)
     table = rows.to_arrow()
     return LiveTable(columns, shown_rows_of(table.slice(max(0, table.num_rows - shown))), about)
 

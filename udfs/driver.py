@@ -40,9 +40,10 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table that ``Kernel.unfold`` makes results of."""
+    """A table that ``Kernel.unfold`` makes results of, so many."""
 
     rows: pa.Table
+    results: int = 0
 
     @property
     def num_rows(self) -> int:
@@ -87,8 +88,14 @@ class GroupContext:
         if rows.num_rows:
             self.emitted[self.ahead].append(rows)
 
-    def emit_folded(self, folded: pa.Table) -> None:
-        self.emitted[self.ahead].append(Folded(folded))
+    def emit_folded(self, folded: pa.Table, results: int) -> None:
+        self.emitted[self.ahead].append(Folded(folded, results))
+
+    @property
+    def rows_given(self) -> int:
+        """How many results the kernel has emitted."""
+        emissions = (emission for emitted in self.emitted.values() for emission in emitted)
+        return sum(each.results if isinstance(each, Folded) else int(each.num_rows) for each in emissions)
 
     def emit_late(self, rows: pa.Table) -> None:
         if rows.num_rows:

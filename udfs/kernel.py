@@ -58,6 +58,9 @@ whether they take other kinds (``changes.takes_changes``) and emit them (``prope
 LATE_ROWS = "late_rows"
 """The counter of rows that came behind the watermark, and that no window or frame took."""
 
+ROWS_TAKEN = "rows_taken"
+"""The counter of rows with which a kernel was called: where it combines rows in the exchange, what became of them."""
+
 IGNORED = "ignored_deletions"
 """The counter of rows that were retracted and are not there: their time was up, or they never came."""
 
@@ -100,9 +103,9 @@ class Context(Protocol):
         """Rows of the kernel's ``output`` schema, in order."""
         ...
 
-    def emit_folded(self, folded: pa.Table) -> None:
+    def emit_folded(self, folded: pa.Table, results: int) -> None:
         """Results that are many more than what they are made of, in their place among the rows: ``Kernel.unfold`` makes
-        them of this table where they are read, so that no process ever holds all of them."""
+        them of this table where they are read, so that no process ever holds all of them. ``results``: how many."""
         ...
 
     def emit_late(self, rows: pa.Table) -> None:

@@ -1,14 +1,20 @@
-"""A plan as one page of HTML that needs nothing else: the tree, what each operator gives and keeps, lineage."""
+"""A plan as one page of HTML that needs nothing else: the tree, what each operator gives and keeps, lineage.
+
+Of a job it also shows the figures, which the page asks for again where it is served.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import count
 
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.advice import advice, latency
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.figures import Figure, Figures
 from sqlstream.planner.explain.text import properties_text
 from sqlstream.planner.keeping import kept
 from sqlstream.planner.lineage import lineage
@@ -27,22 +33,52 @@ ul.plan { padding-left: 0; border: 0; }
 ul.plan details { background: var(--box); border-radius: 6px; margin: .35rem 0; padding: .35rem .7rem; }
 ul.plan summary { cursor: pointer; overflow-wrap: anywhere; } summary b { color: var(--strong); }
 .small { opacity: .75; font-size: .85rem; } .warn { color: var(--warn); }
+.figures { display: flex; flex-wrap: wrap; gap: 0 1.4rem; margin: .15rem 0 .1rem; font-size: .9rem; }
+.figures b { font-variant-numeric: tabular-nums; color: inherit !important; } .figures span { opacity: .85; }
+.stale { opacity: .5; }
 """
+
+_REFRESH_MS = 1000
+_SCRIPT = """
+async function refresh() {
+  try {
+    const answer = await fetch(SOURCE, {cache: 'no-store'});
+    for (const figure of (await answer.json()).figures) {
+      const shown = document.getElementById(figure.id);
+      if (shown && shown.textContent !== figure.text) shown.textContent = figure.text;
+    }
+    document.body.classList.remove('stale');
+  } catch { document.body.classList.add('stale'); }
+}
+setInterval(refresh, PAUSE);
+"""
+"""Text alone is changed, so what a reader has opened stays open. A page whose server is gone turns pale."""
 
 
 @with_room
-def html_page(plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan") -> str:
-    """The page of an optimized plan, whose secrets are hidden already; ``text`` is its SQL."""
+def html_page(
+    plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan", figures: Figures | None = None
+) -> str:
+    """The page of an optimized plan, whose secrets are hidden already; ``text`` is its SQL. ``figures``: what the job
+    counts that runs it."""
+    live = figures if figures is not None else Figures(())
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
+    tree = _section("Plan", f'<ul class="plan">{_tree(changes_of(plan), live, count())}</ul>')
+    moves = figures is not None  # what moves comes first
     sections = [
+        *([tree] if moves else []),
         *([_section("Query", f"<pre>{escape(text.strip())}</pre>")] if text.strip() else []),
         *(_section(_result_title(root), _result(root)) for root in roots),
-        _section("Plan", f'<ul class="plan">{_tree(changes_of(plan))}</ul>'),
+        *([] if moves else [tree]),
         _section("State", _state(plan)),
         *([_section("Latency and advice", _list(said))] if (said := [*_said(plan)]) else []),
     ]
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
-    body = f"<h1>{escape(title)}</h1>{''.join(sections)}"
+    if live.source is not None:
+        source = json.dumps(live.source).replace("<", "\\u003c")
+        script = _SCRIPT.replace("SOURCE", source).replace("PAUSE", str(_REFRESH_MS))
+        sections.append(f"<script>{script}</script>")
+    body = f"<h1>{escape(title)}</h1>{_figures(live.of(None))}{''.join(sections)}"
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
@@ -60,11 +96,22 @@ def _result(root: Output | Insert) -> str:
     return _table(("column", "type", "", "time", "made of"), rows)
 
 
-def _tree(changes: Changes) -> str:
-    """One item per node, open where it is near the root, its inputs below it."""
-    inner = "".join(map(_tree, changes.inputs))
+def _tree(changes: Changes, live: Figures, numbers: Iterator[int]) -> str:
+    """One item per node, with its figures, its inputs below it. ``numbers`` count the nodes as ``Node.walk`` does."""
+    shown = f"{_summary(changes)}{_figures(live.of(next(numbers)))}"
+    inner = "".join(_tree(below, live, numbers) for below in changes.inputs)
     below = f"<ul>{inner}</ul>" if inner else ""
-    return f"<li><details><summary>{_summary(changes)}</summary>{_details(changes)}</details>{below}</li>"
+    return f"<li><details><summary>{shown}</summary>{_details(changes)}</details>{below}</li>"
+
+
+def _figures(figures: Iterable[Figure]) -> str:
+    shown = "".join(map(_figure, figures))
+    return f'<div class="figures">{shown}</div>' if shown else ""
+
+
+def _figure(figure: Figure) -> str:
+    text = f'{escape(figure.label)} <b id="{figure.id}">{escape(figure.text)}</b>'
+    return f'<span title="{escape(figure.more)}">{text}</span>'
 
 
 def _summary(changes: Changes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 
 from sqlglot import exp
 
@@ -30,11 +30,22 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 def sql(expression: exp.Expr) -> str:
     """SQL with backticks only where a name needs them."""
-    copy = expression.copy()
-    for identifier in copy.find_all(exp.Identifier):
+    if isinstance(expression, exp.Column) and len(expression.parts) == 1:  # most of a plan, the same few over and over
+        return _field(expression.name)
+    return _spelled(expression.copy())
+
+
+@lru_cache(4096)
+def _field(name: str) -> str:
+    return _spelled(exp.column(name, quoted=True))
+
+
+def _spelled(own: exp.Expr) -> str:
+    """The SQL of an expression that nobody else has."""
+    for identifier in own.find_all(exp.Identifier):
         if _PLAIN.fullmatch(identifier.name):
             identifier.set("quoted", False)
-    return copy.sql(SqlStream, comments=False)
+    return own.sql(SqlStream, comments=False, copy=False)
 
 
 # --- windows --------------------------------------------------------------------------------------------------

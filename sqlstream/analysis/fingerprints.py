@@ -1,7 +1,8 @@
 """Fingerprints of what queries mean: equal for texts with the same optimized plan, whatever names it has inside.
 
-Aliases between the tables and the result, layout, comments, views and WITH, and the order of what AND joins leave no
-trace. Two queries with one fingerprint mean the same; two that mean the same may have different ones.
+Aliases between the tables and the result, layout, comments, views and WITH, the order of what AND joins, and on which
+side of a comparison a constant stands leave no trace. Two queries with one fingerprint mean the same; two that mean the
+same may have different ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sqlstream.planner.explain.to_json import encode
 from sqlstream.planner.nodes import Filter, Node, Project, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts
+from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts, node_of
 
 _NAMES = frozenset({
     "name", "keys", "start", "end", "time", "column", "pane", "pane_index", "grouping_id", "partition_by", "number",
@@ -62,15 +63,38 @@ def _in_order(plan: Node) -> Node:
     def ordered(node: Node) -> Node:
         match node:
             case Filter():
-                return replace(node, condition=conjunction(sorted(conjuncts(node.condition), key=str)))
+                return replace(node, condition=conjunction(_conditions(conjuncts(node.condition))))
             case Scan() if node.predicates:
-                return replace(node, predicates=tuple(sorted(node.predicates, key=str)))
+                return replace(node, predicates=tuple(_conditions(node.predicates)))
             case GroupAggregate(input=Project() as below) | WindowAggregate(input=Project() as below):
                 # It reads fields by their names, so their order says nothing.
                 return replace(node, input=below.input) if _only_picks(below) else node
         return node
 
     return bottom_up(plan, ordered)
+
+
+_MIRRORED: dict[type[exp.Expression], type[exp.Binary]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+}
+
+
+def _conditions(conditions: Iterable[exp.Expression]) -> list[exp.Expression]:
+    return sorted(map(_facing, conditions), key=str)
+
+
+def _facing(condition: exp.Expression) -> exp.Expression:
+    """A comparison with a constant has it at its end: ``1 < v`` is ``v > 1``. Of two columns none comes first, whose
+    names may be anything."""
+    mirrored = _MIRRORED.get(type(condition))
+    if mirrored is None or condition.this.find(exp.Column) or not condition.expression.find(exp.Column):
+        return condition
+    return node_of(mirrored(this=condition.expression, expression=condition.this))
 
 
 def _only_picks(node: Project) -> bool:

@@ -27,7 +27,7 @@ def hovered(text: str, at: int, workspace: Workspace) -> Hover | None:
     word = _word_at(text, at)
     if word is None:
         return None
-    told = next(_told(word, workspace), None)
+    told = next(_told(text, word, workspace), None)
     return None if told is None else Hover(Span(word.piece.start, word.piece.end), told)
 
 
@@ -80,9 +80,9 @@ def _word_at(text: str, at: int) -> _Word | None:
     return None if index is None else _Word(statement[index], tuple(statement), index)
 
 
-def _told(word: _Word, workspace: Workspace) -> Iterator[str]:
+def _told(text: str, word: _Word, workspace: Workspace) -> Iterator[str]:
     catalog = workspace.catalog
-    scope = Scope.around(word.words, word.index, catalog)
+    scope = Scope.around(text, word.words, word.index, catalog)
     if word.is_call:
         yield from _function(word.name, catalog.function(word.name))
     if word.qualifier is not None:
@@ -103,11 +103,12 @@ def _told(word: _Word, workspace: Workspace) -> Iterator[str]:
 def _columns(name: str, alias: str, scope: Scope, workspace: Workspace) -> Iterator[str]:
     for text, _, kind in scope.columns_of(alias):
         if text.strip("`").casefold() == name.casefold():
-            relation = workspace.catalog.relation(scope.sources.get(alias, alias))
+            source = scope.sources.get(alias) or alias
+            relation = None if source in scope.ctes else workspace.catalog.relation(source)
             columns = relation.columns if isinstance(relation, Table) else ()
             column = next((c for c in columns if c.name.casefold() == name.casefold()), None)
             more = _more(column) if column is not None else ""
-            yield f"`{name} {kind}`{more}\n\ncolumn of `{scope.sources.get(alias, alias)}`"
+            yield f"`{name} {kind}`{more}\n\ncolumn of `{source}`"
 
 
 def _more(column: Column) -> str:
@@ -148,7 +149,7 @@ def _function(name: str, function: Function | None) -> Iterator[str]:
 @with_room
 def places_of(text: str, at: int) -> tuple[Span, ...]:
     """All places of the view, table or query of WITH that is named at ``at``; where the text defines it comes first.
-    Empty where it does not."""
+    Empty where it does not. Names before the columns of a query are those of aliases and not meant."""
     names = _names(text)
     here = next((name for name in names if name.span.start <= at <= name.span.end), None)
     if here is None:
@@ -179,12 +180,33 @@ def _names(text: str) -> list[_Name]:
     return [name for number, one in written if one.statement is not None for name in _names_in(one.statement, number)]
 
 
-def _names_in(statement: nodes.Statement, number: int) -> Iterator[_Name]:
+def _subjects(statement: nodes.Statement) -> Iterator[nodes.Name]:
+    """The tables and views that statements name outside of queries, but for those that they define."""
     match statement:
-        case nodes.CreateTable() | nodes.CreateView():
-            yield _Name(str(statement.name).casefold(), statement.name.span, number, defines=True)
+        case nodes.Explain():
+            yield from _subjects(statement.statement)
+        case nodes.StatementSet():
+            yield from (insert.target for insert in statement.inserts)
         case nodes.Insert():
-            yield _Name(str(statement.target).casefold(), statement.target.span, number)
+            yield statement.target
+        case nodes.Drop() | nodes.Describe() if statement.kind.endswith(_RELATIONS):
+            yield statement.name
+        case nodes.Show(name=nodes.Name() as name) if statement.what.startswith("CREATE ") and statement.what.endswith(
+            _RELATIONS
+        ):
+            yield name
+        case nodes.Truncate() | nodes.AlterTable() | nodes.AlterView() | nodes.AlterMaterializedView():
+            yield statement.name
+
+
+_RELATIONS = ("TABLE", "VIEW")
+
+
+def _names_in(statement: nodes.Statement, number: int) -> Iterator[_Name]:
+    if isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView):
+        yield _Name(str(statement.name).casefold(), statement.name.span, number, defines=True)
+    for name in _subjects(statement):
+        yield _Name(str(name).casefold(), name.span, number)
     for node in walk(statement):
         match node:
             case exp.CTE():

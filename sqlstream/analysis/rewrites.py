@@ -65,6 +65,9 @@ def limited(text: str, rows: int) -> str:
     """The query with at most so many rows; a smaller LIMIT of its own stays."""
     query = query_of(text).query.copy()
     assert isinstance(query, exp.Query)
+    if rows < 0:
+        message = f"{rows} is no number of rows"
+        raise UnsupportedError(NOT_REWRITTEN, message, hint="Give 0 or more.")
     present = query.args.get("limit")
     if present is None:
         return _text(query.limit(rows, copy=False))
@@ -131,8 +134,14 @@ def _condition(text: str) -> exp.Expression:
 def _around(query: exp.Expression, alias: str) -> exp.Select:
     inner = query.copy()
     inner = inner.this if isinstance(inner, exp.Subquery) and not inner.alias else inner
-    subquery = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+    subquery = exp.Subquery(this=inner, alias=exp.TableAlias(this=_alias(alias)))
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=subquery))
+
+
+def _alias(name: str) -> exp.Identifier:
+    """In backquotes where it is a word of the language."""
+    quoted = quote_name(name) != name
+    return exp.to_identifier(name, quoted=quoted)
 
 
 def _is_plain_shell(query: exp.Expression) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.progress import exceptions_of
+from sqlstream.jobs.reports.sizes import size_text
 from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
@@ -127,13 +128,6 @@ def span_text(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def size_text(size: int) -> str:
-    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
-        if size >= unit:
-            return f"{size / unit:,.1f} {name}"
-    return f"{size} B"
 
 
 def bar_of(share: Share) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,7 @@ from sqlstream.udfs.texts import reason_of
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
     from sqlstream.jobs.records.submitted_job import SubmittedJob
+    from sqlstream.jobs.reports.plan_figures import PlanFigures
     from sqlstream.results import Rows
 
 _EPILOG = """\b
@@ -49,7 +52,22 @@ Examples:
   sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint-path /var/lib/savepoints/monday
 """
 
+_PLAN = """\b
+The page shows the plan as sqlstream explain --format html does, and beside each operator what the job has counted:
+rows read of each table, rows that exchanges brought to operators with state, their results, late rows and state, rows
+written. Filters and projections have no counts of their own, Spark runs them together with what is around them.
+Counts are of the time since the job was started and change with each micro-batch; rates are those of the
+last ten seconds. The page is on 127.0.0.1 alone and refreshes itself until Ctrl-C; the job goes on.
+
+\b
+Examples:
+  sqlstream jobs plan insert_into_totals --dir /var/lib/checkpoints
+  sqlstream jobs plan insert_into_totals --dir /var/lib/checkpoints --to plan.html
+"""
+
 _WAIT = 600.0
+_LOOK_SECONDS, _RATE_SECONDS = 1.0, 15.0
+"""How often a record is read for a page, and how long for one that is written once."""
 
 
 class _Seconds(click.FloatRange):
@@ -111,6 +129,47 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
         click.echo(to_text(shown.record))
     else:
         _print(properties(shown.record, shown.notes), output)
+
+
+@command.command("plan", epilog=_PLAN)
+@click.argument("job")
+@_directory
+@click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Of the page; 0: any.")
+@click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end.")
+def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
+    """Show the plan of a job with live rates, as a page. Prints its address."""
+    from sqlstream.jobs.reports.plan_figures import PlanFigures
+    from sqlstream.jobs.reports.plan_page import FIGURES, figures_of, page_of
+    from sqlstream.local_page import LocalPage
+
+    shown = _job(job, directory)
+    figures = PlanFigures(shown.record)
+    if path is not None:
+        _write_plan(figures, shown, path)
+        return
+    answers = {"/": page_of, f"/{FIGURES}": figures_of}
+    page = LocalPage(port, lambda asked: answers[asked](figures) if asked in answers else None, f"/ and /{FIGURES}")
+    try:
+        click.echo(page.url)
+        sys.stdout.flush()
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            figures.take(shown.record_now())
+    finally:
+        page.close()
+
+
+def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str) -> None:
+    """Once two micro-batches tell of rates, where the job runs."""
+    end = time.monotonic() + _RATE_SECONDS
+    with working("waiting for two micro-batches"):
+        while job.record_now().is_running and not figures.has_rates and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS / 2)
+            figures.take(job.record_now())
+    try:
+        Path(path).write_text(figures.page(), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f'"{path}" cannot be written: {reason_of(error)}') from error
 
 
 @command.command("stop", epilog=_STOP)

@@ -94,6 +94,7 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
     from sqlstream.secrets import shown_value
     from sqlstream.spark.startup import SparkStart
     from sqlstream.views.page import Page, Shown
+    from sqlstream.views.plan_pages import PlanPages
     from sqlstream.views.server import tell_address
     from sqlstream.views.serving import Serving
 
@@ -104,7 +105,8 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
     url = tell_address(session.workspace.settings)
     shown = Shown(shown_value("url", url))
     serving = Serving(session, tell)
-    served = Page(port, lambda: shown) if port is not None else None
+    plans = PlanPages()
+    served = Page(port, lambda: shown, plans) if port is not None else None
     try:
         click.echo(url)
         if served is not None:
@@ -114,7 +116,8 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
         serving.run(script.text for script in scripts if not stopped.is_set())
         while not stopped.wait(_LOOK_SECONDS):
             serving.look()
-            shown = Shown(shown.url, serving.snapshot())
+            plans.take(serving.records())
+            shown = Shown(shown.url, serving.snapshot(), plans.names)
     finally:
         if served is not None:
             served.close()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from operator import is_
 from typing import Any
 
 from sqlstream.errors import ConnectorError, Span
@@ -60,14 +61,18 @@ def without_secrets(plan: Node) -> Node:
 
 
 def _shown(value: Any) -> Any:
+    """The value itself where nothing in it is secret, so that what is known of its nodes stays known."""
     if isinstance(value, Table):
-        return replace(value, options=masked(value.options))
+        shown = masked(value.options)
+        return value if shown == value.options else replace(value, options=shown)
     if isinstance(value, tuple):
-        return tuple(_shown(item) for item in value)
+        items = tuple(_shown(item) for item in value)
+        return value if all(map(is_, items, value)) else items
     if not _has_parts(value):
         return value
-    changed = {f.name: _shown(getattr(value, f.name)) for f in fields(value) if f.init}
-    return replace(value, **changed)
+    parts = ((f.name, getattr(value, f.name)) for f in fields(value) if f.init)
+    changed = {name: shown for name, part in parts if (shown := _shown(part)) is not part}
+    return replace(value, **changed) if changed else value
 
 
 def _has_parts(value: Any) -> bool:

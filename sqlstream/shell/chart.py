@@ -6,11 +6,11 @@ import math
 import re
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live import follow_on
@@ -32,6 +32,9 @@ _MOST_ROWS = _MOST_POINTS * _MOST_SERIES
 
 _LEAST_LINES = 8
 _TICKS = 4
+Point: TypeAlias = tuple[int | datetime, float]
+"""A number of a row or a time, and the value there."""
+
 _REQUEST = re.compile(r"`?(?P<column>\w+)`?(?:\s+BY\s+`?(?P<by>\w+)`?)?", re.IGNORECASE)
 
 
@@ -60,7 +63,7 @@ class Chart:
     time: int | None
     bars: bool
     title: str
-    _points: dict[str, deque[tuple[int | datetime, float]]] = field(default_factory=dict)
+    _points: dict[str, deque[Point]] = field(default_factory=dict)
     _count: int = 0
 
     @classmethod
@@ -115,18 +118,32 @@ class Chart:
 
     def _draw_bars(self, plotext: Any) -> None:
         """The highest on top."""
-        values = sorted(((points[-1][1], name) for name, points in self._points.items()), reverse=True)[:_MOST_BARS]
+        values = self.longest()[::-1]
         if values:
-            values.reverse()
             plotext.bar([name for _, name in values], [value for value, _ in values], orientation="h", width=0.6)
 
     def _draw_lines(self, plotext: Any) -> None:
-        newest = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)[:_MOST_SERIES]
-        for name, points in newest:
-            plotext.plot([_number(moment) for moment, _ in points], [value for _, value in points], label=name or None)
-        moments = [moment for _, points in newest for moment, _ in points if isinstance(moment, datetime)]
-        if moments:
-            plotext.xticks(*_ticks(min(moments), max(moments)))
+        for name, points in self.fullest():
+            plotext.plot(
+                [number_of(moment) for moment, _ in points], [value for _, value in points], label=name or None
+            )
+        if ticks := self.ticks():
+            plotext.xticks(*ticks)
+
+    def longest(self) -> list[tuple[float, str]]:
+        """The bars that are drawn, the longest first."""
+        bars = ((points[-1][1], name) for name, points in self._points.items())
+        return sorted(bars, reverse=True)[:_MOST_BARS]
+
+    def fullest(self) -> list[tuple[str, Sequence[Point]]]:
+        """The lines that are drawn, by the value of BY."""
+        lines = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)
+        return [(name, points) for name, points in lines[:_MOST_SERIES]]
+
+    def ticks(self) -> tuple[list[float], list[str]] | None:
+        """Times below the lines; None where they are over numbers."""
+        moments = [moment for _, points in self.fullest() for moment, _ in points if isinstance(moment, datetime)]
+        return _ticks(min(moments), max(moments)) if moments else None
 
 
 def _highest(table: pa.Table, column: int) -> pa.Table:
@@ -143,7 +160,8 @@ def _is_drawn(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and math.isfinite(value)
 
 
-def _number(moment: int | datetime) -> float:
+def number_of(moment: int | datetime) -> float:
+    """Where it stands on an axis."""
     return moment.timestamp() if isinstance(moment, datetime) else float(moment)
 
 

@@ -7,15 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
-from sqlstream.errors import ExecutionError
-from sqlstream.udfs.texts import reason_of
+from sqlstream.local_page import Answer, LocalPage
+from sqlstream.views.plan_pages import PlanPages
 
-NO_PAGE = "SS483"
-HOST = "127.0.0.1"
+_PLANS = "/plans/"
 
 _REFRESH_S = 2
 _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
@@ -23,67 +21,28 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows: where the tables are, without a password, and the views."""
+    """What the page shows: where the tables are, without a password, and the views. ``plans``: the names of those whose
+    plan can be shown."""
 
     url: str
     views: Sequence[Mapping[str, Any]] = ()
+    plans: frozenset[str] = frozenset()
 
 
-class Page:
-    """Answers on a port of this machine until closed. ``shown`` is called from its threads."""
+class Page(LocalPage):
+    """Answers on a port of this machine until closed. ``shown`` and ``plans`` are asked from its threads."""
 
-    def __init__(self, port: int, shown: Callable[[], Shown]) -> None:
-        try:
-            self._server = ThreadingHTTPServer((HOST, port), partial(_Handler, shown))
-        except OSError as error:
-            message = f"the page cannot be shown on port {port}: {reason_of(error)}"
-            raise ExecutionError(NO_PAGE, message, hint="Give another one: --port N; 0 takes any.") from None
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, name="sqlstream-page", daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __init__(self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None) -> None:
+        super().__init__(port, partial(_answer, shown, plans or PlanPages()), "/, /views.json and /plans/NAME/")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server_version = "sqlstream"
-
-    def __init__(self, shown: Callable[[], Shown], *arguments: Any) -> None:
-        self._shown = shown
-        super().__init__(*arguments)
-
-    def do_GET(self) -> None:
-        """The page and its JSON; other hosts than this one's own names are refused, as scripts of other pages ask."""
-        host = self.headers.get("Host", "").partition(":")[0]
-        if host not in (HOST, "localhost"):
-            self._answer(403, "text/plain", "this page is for 127.0.0.1 alone\n")
-            return
-        match self.path.partition("?")[0]:
-            case "/":
-                self._answer(200, "text/html", page(self._shown()))
-            case "/views.json":
-                self._answer(200, "application/json", as_json(self._shown()))
-            case _:
-                self._answer(404, "text/plain", "there are / and /views.json\n")
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  (a name of http.server)
-        """Nobody reads the requests of the page."""
+def _answer(shown: Callable[[], Shown], plans: PlanPages, path: str) -> Answer | None:
+    match path:
+        case "/":
+            return Answer(page(shown()))
+        case "/views.json":
+            return Answer(as_json(shown()), "application/json")
+    return plans.answer(path.removeprefix(_PLANS)) if path.startswith(_PLANS) else None
 
 
 def as_json(shown: Shown) -> str:
@@ -92,7 +51,7 @@ def as_json(shown: Shown) -> str:
 
 def page(shown: Shown) -> str:
     """The whole page. It asks for nothing else, so that it can be saved."""
-    rows = "\n".join(_row(view) for view in shown.views)
+    rows = "\n".join(_row(view, view["name"] in shown.plans) for view in shown.views)
     return _PAGE.format(refresh=_REFRESH_S, url=html.escape(shown.url), head=_HEAD, rows=rows, count=len(shown.views))
 
 
@@ -110,13 +69,15 @@ _COLUMNS = (
 _HEAD = "".join(f"<th>{title}</th>" for _, title in _COLUMNS)
 
 
-def _row(view: Mapping[str, Any]) -> str:
+def _row(view: Mapping[str, Any], has_plan: bool) -> str:
     state = str(view["state"])
     tone = "good" if state in _GOOD else "bad" if state in _BAD else "idle"
     cells = "".join(f"<td>{html.escape(_text(key, view))}</td>" for key, _ in _COLUMNS)
     error = view.get("error")
     told = f'<p class="error">{html.escape(str(error))}</p>' if error else ""
-    more = f"<details><summary>SQL</summary><pre>{html.escape(str(view['sql']))}</pre></details>{told}"
+    plan = f' <a href="{_PLANS}{quote(str(view["name"]), safe="")}/">plan and rates</a>' if has_plan else ""
+    sql = html.escape(str(view["sql"]))
+    more = f"<details><summary>SQL{plan}</summary><pre>{sql}</pre></details>{told}"
     return f'<tr class="{tone}">{cells}</tr><tr class="more"><td colspan="{len(_COLUMNS)}">{more}</td></tr>'
 
 

@@ -19,6 +19,7 @@ from sqlstream.times import time_text, watermark_text
 from sqlstream.views.keeping import ANOTHER_VIEW, OCCUPIED, ViewStatus
 
 if TYPE_CHECKING:
+    from sqlstream.jobs.records.record import JobRecord
     from sqlstream.session import Session
 
 NOT_SERVED = "SS489"
@@ -139,20 +140,37 @@ class Serving:
         """All views and other jobs as they are now, for the page and its JSON."""
         return [dict(self._facts(served)) for served in self._served]
 
+    def records(self) -> dict[str, JobRecord]:
+        """The records of all jobs that have one, by the names of the snapshot."""
+        records = ((_shown_name(served), _record_of(served, self._status(served))) for served in self._served)
+        return {name: record for name, record in records if record is not None}
+
     def _facts(self, served: _Served) -> Iterator[tuple[str, Any]]:
-        status = None
-        if served.view is not None:
-            status = self._session.views.status(served.view, self._session.workspace, exact=False)
-        yield from _told(served, status)
+        yield from _told(served, self._status(served))
+
+    def _status(self, served: _Served) -> ViewStatus | None:
+        if served.view is None:
+            return None
+        return self._session.views.status(served.view, self._session.workspace, exact=False)
+
+
+def _record_of(served: _Served, status: ViewStatus | None) -> JobRecord | None:
+    if status is not None:
+        return status.record
+    return None if served.job is None else served.job.record
+
+
+def _shown_name(served: _Served) -> str:
+    return served.view.name if served.view is not None else _name_of(served)
 
 
 def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
     from sqlstream.jobs.records.record import moment
 
-    view, job = served.view, served.job
-    record = status.record if status is not None else None if job is None else job.record
+    view = served.view
+    record = _record_of(served, status)
     state = status.state if status is not None else "NOT STARTED" if record is None else record.status
-    yield "name", view.name if view is not None else _name_of(served)
+    yield "name", _shown_name(served)
     yield "kind", _kind_of(served.statement)
     yield "state", state
     yield "table", None if view is None else view.table.option("table-name") or view.table.option("path")

@@ -11,6 +11,7 @@ import pytest
 
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.completion import Known, Scope, SuggestionKind, complete
+from sqlstream.planner.derived import Derived
 from sqlstream.session import Session
 from sqlstream.types import DataType
 
@@ -74,6 +75,20 @@ def suggested(text: str) -> list[str]:
         ("INSERT INTO cl", ["clicks"]),
         ("DESCRIBE re", ["recent"]),
         ("WITH busy AS (SELECT 1 AS n) SELECT * FROM b", ["busy"]),
+        ("WITH busy AS (SELECT 1 AS n, url FROM clicks) SELECT b.| FROM busy AS b", ["n", "url"]),
+        ("WITH busy AS (SELECT 1 AS n), more AS (SELECT n + 1 AS m FROM busy) SELECT | FROM more", ["m", "more"]),
+        ("WITH busy (a, b) AS (SELECT id, name FROM users) SELECT busy.| FROM busy", ["a", "b"]),
+        ("WITH users AS (SELECT 1 AS own) SELECT | FROM users", ["own"]),
+        ("WITH busy AS (SELECT 1 AS n), more AS (SELECT | FROM busy) SELECT * FROM more", ["n"]),
+        ("SELECT x.| FROM (SELECT id AS i, name FROM users) AS x", ["i", "name"]),
+        ("SELECT na| FROM clicks AS c, (SELECT id, name FROM users) u WHERE c.user_id = u.id", ["name"]),
+        ("SELECT w| FROM TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL '1' MINUTE)", ["window_start", "window_end"]),
+        (
+            "SELECT t.w| FROM TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL '1' MINUTE) AS t GROUP BY 1",
+            ["window_start"],
+        ),
+        ("SELECT * FROM TUMBLE(TABLE clicks, DESCRIPTOR(a|), INTERVAL '1' MINUTE)", ["at"]),
+        ("SELECT * FROM (SELECT id FROM users) AS x WHERE x.", ["id"]),
         ("SELECT * FROM clicks WH", ["WHERE"]),
         ("SELECT url FROM clicks GROUP BY u", ["user_id", "url"]),
         ("SELECT url FROM clicks GROUP BY url TR", ["TRIGGER"]),
@@ -100,6 +115,9 @@ def test_what_fits_comes_first(text, first):
         "SELECT 'us| FROM clicks",
         "SELECT nothing.| FROM clicks",
         "SELECT * FROM clicks AS clicks x. ",
+        "SELECT x.| FROM (SELECT nothing FROM users) AS x",
+        "SELECT x.| FROM (SELECT id FROM",
+        "WITH x AS (SELECT x.| FROM x",
     ],
 )
 def test_nothing_is_suggested_where_nothing_fits(text):
@@ -140,5 +158,5 @@ def test_tables_of_large_catalogs_are_not_read_to_be_listed():
         def relation(self, name):
             raise AssertionError(name)
 
-    scope = Scope({}, (), Large())  # type: ignore[arg-type]
+    scope = Scope({}, (), Large(), Derived({}, {}, ()))  # type: ignore[arg-type]
     assert len([*scope.relations()]) == 5_000

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, Integer, MetaData, String, Table
+from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table
+from sqlalchemy import Column as _Column
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CheckConstraint, ForeignKeyConstraint, UniqueConstraint
 from sqlalchemy.sql.ddl import SchemaGenerator
 from sqlalchemy.testing.provision import temp_table_keyword_args
 from sqlalchemy.testing.suite import *  # noqa: F403
 from sqlalchemy.testing.suite import CTETest as _CTETest
+from sqlalchemy.testing.suite import JoinTest as _JoinTest
 
 
 @compiles(CheckConstraint, "sqlstream")
@@ -36,3 +38,18 @@ class CTETest(_CTETest):  # type: ignore[no-redef]
         for name in ("some_table", "some_other_table"):
             Table(name, metadata, Column("id", Integer, primary_key=True), Column("data", String(50)),
                   Column("parent_id", Integer))  # fmt: skip
+
+
+class JoinTest(_JoinTest):  # type: ignore[no-redef]
+    """The type of the column with a foreign key is written down; the key itself, which tells how tables are joined, is
+    known to SQLAlchemy alone."""
+
+    @classmethod
+    def define_tables(cls, metadata: MetaData) -> None:
+        Table("a", metadata, Column("id", Integer, primary_key=True))
+        Table(
+            "b",
+            metadata,
+            Column("id", Integer, primary_key=True),
+            _Column("a_id", Integer, ForeignKey("a.id"), nullable=False),
+        )

@@ -76,6 +76,16 @@ def test_an_interrupt_ends_the_cell_and_the_query(shell, run, monkeypatch):
     assert shell.user_ns["session"].jobs[-1].state.value == "STOPPED"
 
 
+def test_a_chart_is_drawn_in_place_of_the_table(shell, run):
+    shown = run("--plot square --to squares", "SELECT n, n * n AS square FROM numbers")
+    assert shown[-1][0] == "chart of square: 5 rows, finished"
+    assert shell.user_ns["squares"]["square"].tolist() == [1, 4, 9, 16, 25]
+    grouped = "SELECT n % 2 AS odd, COUNT(*) AS c FROM numbers GROUP BY n % 2 EMIT CHANGES"
+    assert run("--plot c --by odd", grouped)[-1][0] == "chart of c by odd: 2 rows, finished"
+    result = shell.run_cell(f"%%sqlstream --session session --plot nothing\n{grouped}")
+    assert "needs a column of the query" in str(result.error_in_exec)
+
+
 def test_rows_of_show_can_be_kept(shell, run):
     run("--to tables", "SHOW TABLES")
     assert shell.user_ns["tables"]["table name"].tolist() == ["endless", "numbers"]

@@ -31,7 +31,7 @@ class RowContext:
     def emit(self, rows: pa.Table) -> None:
         self.emitted.append(rows)
 
-    def emit_folded(self, folded: pa.Table) -> None:
+    def emit_folded(self, folded: pa.Table, results: int) -> None:
         raise TypeError("process functions fold no results")
 
     def emit_late(self, rows: pa.Table) -> None:

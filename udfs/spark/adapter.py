@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from sqlstream.udfs.driver import Folded, GroupContext
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
-from sqlstream.udfs.kernel import LATE_ROWS, Kernel, StateKey
+from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
@@ -24,17 +24,20 @@ from sqlstream.udfs.waiting import Wait
 
 OUTPUT = (
     "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "
-    "stage INT, never TIMESTAMP"
+    "stage INT, rows_taken BIGINT, rows_given BIGINT, never TIMESTAMP"
 )
 """Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone, or what
 operators above must know of a held watermark (``udfs.exchange.HOLD``). ``folded``: the kernel makes rows of the output
-of these (``Kernel.unfold``). ``stage``: whose count it is.
+of these (``Kernel.unfold``). ``stage``: whose count it is. ``rows_taken`` and ``rows_given``: how many rows reached it
+in this call, and how many results it gave; on the first of the blobs, because a row more for each key group costs.
 
 ``never`` is the event time that Spark wants of rows; NULL, which no watermark has passed: else Spark refuses the rows.
 """
 
 PENDING = "pending"
 """How many rows a key group keeps that hold the watermark."""
+
+ROWS_GIVEN = "rows_given"
 
 
 class KernelProcessor:
@@ -98,24 +101,43 @@ class KernelProcessor:
         return self._results(ran)
 
     def _results(self, ran: Sequence[Ran]) -> Iterator[Row]:
-        last = ran[-1].context
+        counts = [_counts(stage_run.context) for stage_run in ran]
+        top, last = len(ran) - 1, ran[-1].context
         for ahead, emitted in (last.emitted if last is not None else {}).items():
             for is_folded, parts in groupby(emitted, lambda emission: isinstance(emission, Folded)):
                 tables = [emission.rows if isinstance(emission, Folded) else emission for emission in parts]
-                pieces = tables if is_folded else _pieces(tables)
-                yield from (_row(ahead=ahead, folded=is_folded, rows=to_bytes(piece)) for piece in pieces)
+                for piece in tables if is_folded else _pieces(tables):
+                    yield _row(ahead=ahead, folded=is_folded, rows=to_bytes(piece), stage=top, counts=counts[top])
+                    counts[top] = _NONE
         for number, (stage, stage_run) in enumerate(zip(self._stages, ran, strict=True)):
             if stage_run.context is not None:
                 yield from self._told(number, stage, stage_run.context, stage_run.held)
+                if any(counts[number]):
+                    yield _row(stage=number, counts=counts[number])
 
     def _told(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
         """The late rows and held watermark that a stage reports beside its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
-        if context.counters.get(LATE_ROWS):
-            yield _row(late_rows=context.counters[LATE_ROWS], stage=number)
         if held is not None:
             yield _row(hold=held, pending=context.held_rows, stage=number)
+
+
+class _Counts(NamedTuple):
+    """What a stage counts in a call."""
+
+    late_rows: int = 0
+    rows_taken: int = 0
+    rows_given: int = 0
+
+
+_NONE = _Counts()
+
+
+def _counts(context: GroupContext | None) -> _Counts:
+    if context is None:
+        return _NONE
+    return _Counts(context.counters.get(LATE_ROWS, 0), context.counters.get(ROWS_TAKEN, 0), context.rows_given)
 
 
 def _earliest(entries: Iterable[GroupEntry]) -> int:
@@ -143,19 +165,21 @@ def _row(
     folded: bool = False,
     late_table: str | None = None,
     rows: bytes | None = None,
-    late_rows: int = 0,
     hold: int | None = None,
     pending: int = 0,
     stage: int = 0,
+    counts: _Counts = _NONE,
 ) -> Row:
     return Row(
         ahead=ahead,
         folded=folded,
         late_table=late_table,
         bytes=rows,
-        late_rows=late_rows,
+        late_rows=counts.late_rows,
         hold=hold,
         pending=pending,
         stage=stage,
+        rows_taken=counts.rows_taken,
+        rows_given=counts.rows_given,
         never=None,
     )

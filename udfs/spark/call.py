@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive
 from sqlstream.udfs.exchange import Blob, Content, rows_in_order
-from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
+from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, ROWS_TAKEN, Domain, Kernel, Store
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.spark.watermark import Watermark
@@ -79,7 +79,9 @@ def run(
     """Drives the kernel with what has arrived; the context with what came out, and the new entry."""
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
     context = GroupContext(store, entry.watermark, entry.clock, timers)
-    drive(kernel, context, _micro_batch(clocks, entry, arrived), holds=entry.holds)
+    batch = _micro_batch(clocks, entry, arrived)
+    context.count(ROWS_TAKEN, _rows_of((batch.ahead, batch.rows, *batch.fired.values())))
+    drive(kernel, context, batch, holds=entry.holds)
     return context, _next_entry(entry, context)
 
 
@@ -107,6 +109,10 @@ def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBa
         clock_ahead=clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock,
         fired=arrived.fired,
     )
+
+
+def _rows_of(parts: Iterable[Ports]) -> int:
+    return sum(int(table.num_rows) for ports in parts for tables in ports.values() for table in tables)
 
 
 def _by_port(blobs: Sequence[Blob]) -> Ports:

@@ -218,7 +218,7 @@ class AlignedWindows(Kernel):
 
     def _emit(self, results: PaneResults, context: Context) -> None:
         if results.count > MOST_RESULTS and results.count > _FOLDS * results.due.entries.rows.num_rows:
-            context.emit_folded(self._folded(results.due))
+            context.emit_folded(self._folded(results.due), results.count)
             return
         for firing in results.parts():
             context.emit(self._results(firing))

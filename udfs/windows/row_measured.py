@@ -145,14 +145,16 @@ class RowMeasuredKernel(Kernel):
         held, count = list[Ranges](), 0
         for block in firings:
             held.append(block)
-            count += (
-                len(block.start) if isinstance(self.function, Aggregates) else int((block.stop - block.start).sum())
-            )
+            count += self._results_of(block)
             if count > MOST_RESULTS and count > _FOLDS * rows.num_rows:
-                context.emit_folded(self._folded(rows, line, self._now(context)))
+                count += sum(map(self._results_of, firings))
+                context.emit_folded(self._folded(rows, line, self._now(context)), count)
                 return
         for block in held:
             context.emit(self._fired(rows, line, block))
+
+    def _results_of(self, block: Ranges) -> int:
+        return len(block.start) if isinstance(self.function, Aggregates) else int((block.stop - block.start).sum())
 
     def _folded(self, rows: pa.Table, line: Timeline, now: int) -> pa.Table:
         own = (*line, np.full(len(line.key), now))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,15 +23,17 @@ from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 
 METRIC, ROWS = "files", "rows"
-"""The metric of an exchange that reads files: the rows that it has read. The numbers of operator and input end it."""
+"""The metric of an exchange that reads files: the rows that it has read. The numbers of operator and input and the name
+of the table end it."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """``reader`` makes rows of ``places``."""
+    """``reader`` makes rows of ``places``, which are those of files of ``table``."""
 
     places: DataFrame
     reader: ParquetRows
+    table: str
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
         """The blobs that an exchange makes of the files' rows, which it also counts, because Spark sees file ranges
@@ -38,7 +41,8 @@ class Files:
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
-        return blobs.observe(f"{METRIC}/{number}/{exchange.port}", counted).where(f"NOT {read}")
+        name = f"{METRIC}/{number}/{exchange.port}/{quote(self.table, safe='')}"
+        return blobs.observe(name, counted).where(f"NOT {read}")
 
 
 def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
@@ -74,7 +78,7 @@ def files_of(
     kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
     parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
     whole = pa.schema([*rows, *(parts if step.in_order else [])])
-    return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)))
+    return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)), scan.table.name)
 
 
 def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:

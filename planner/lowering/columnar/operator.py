@@ -25,8 +25,8 @@ from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import acts_by_clock
 from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
-from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, Kernel
-from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, KernelProcessor
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
+from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.key_groups import numbers_of
@@ -35,7 +35,11 @@ from sqlstream.udfs.spark.stages import Stage
 from sqlstream.udfs.spark.watermark import Watermark
 
 METRIC = "operator"
-"""What the names of the metrics of operators begin with; the number of the operator ends them."""
+"""What the names of the metrics of operators begin with, before the number of the operator. That of a chained operator
+ends with the number of the lowest of its chain, in whose call it runs and whose state of Spark it shares."""
+
+COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
+"""The metrics of an operator, in order."""
 
 _TICK_TIME = "__tick_time"
 _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"
@@ -150,8 +154,9 @@ def run(
     stepped = runtime.stepped(blobs, processor, operator.number)
     out = _processed(blobs, operator, processor) if stepped is None else stepped
     for stage, link in enumerate(operators):
-        counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
-        out = out.observe(f"{METRIC}/{link.number}", *counted)
+        counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in COUNTS)
+        chained = f"/{operator.number}" if stage else ""
+        out = out.observe(f"{METRIC}/{link.number}{chained}", *counted)
     top = operators[-1]
     hold = top.chained and (operator.kernel.deferring or HOLD in passing)
     decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from sqlstream.jobs.reports.lookups import added as added_lookups
 from sqlstream.jobs.reports.observed import counts_of, values_of
 from sqlstream.jobs.reports.observed import observed as observed_sets
 from sqlstream.jobs.reports.table_counts import added as added_by_name
-from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read
+from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read, rows_read_by_table
 from sqlstream.jobs.reports.waiting import Waiting, waiting_from_json
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
@@ -30,7 +30,11 @@ LATE_ROWS = "late_rows"
 PENDING = "pending"
 BAD_METRIC, BAD_ROWS = "bad", "rows"
 
+ROWS_TAKEN, ROWS_GIVEN = "rows_taken", "rows_given"
+
 _OPERATOR = "operator"
+_COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
+"""In the order of ``lowering.columnar.operator.COUNTS``."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,9 @@ class Progress:
     ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
     and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
-    columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
+    columnar gear, numbered from the top, ``taken_by_operator`` the rows that its exchange has brought to each, which it
+    may have combined, ``given_by_operator`` the results of each. ``read_by_table`` are the rows that were read of each
+    table, those of all its scans together. ``lookups`` is what each lookup has asked, numbered as operators are.
     ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
     batch of a query with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has
     failed and started again. ``bad_rows``: those of each table and function that tolerates them. ``missing_files``:
@@ -48,7 +54,8 @@ class Progress:
     ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
     ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
     ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row of state is an entry, which may
-    hold many rows of the query, and bytes are in memory and in files.
+    hold many rows of the query, and bytes are in memory and in files. ``state_by_operator`` has both for each operator
+    of the columnar gear that has an exchange: those that are chained to it above share its state.
     """
 
     rows_in: int = 0
@@ -70,6 +77,10 @@ class Progress:
     batch_ms: int = 0
     state_rows: int = 0
     state_bytes: int = 0
+    read_by_table: Mapping[str, int] = field(default_factory=dict)
+    taken_by_operator: Mapping[int, int] = field(default_factory=dict)
+    given_by_operator: Mapping[int, int] = field(default_factory=dict)
+    state_by_operator: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -134,15 +145,38 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         batch_ms=int(report["batchDuration"]),
         state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report["stateOperators"]),
         state_bytes=state_bytes(report),
+        read_by_table=added_by_name(progress.read_by_table, rows_read_by_table(report)),
+        taken_by_operator=_added(progress.taken_by_operator, _counted(report, ROWS_TAKEN)),
+        given_by_operator=_added(progress.given_by_operator, _counted(report, ROWS_GIVEN)),
+        state_by_operator=state_by_operator(report) or progress.state_by_operator,
     )
 
 
 def state_bytes(report: Mapping[str, Any]) -> int:
     """What the state stores of a micro-batch hold, in memory and in files of RocksDB."""
-    return sum(
-        int(operator.get("memoryUsedBytes", 0)) + int(operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0))
-        for operator in report["stateOperators"]
-    )
+    return sum(_bytes_of(operator) for operator in report["stateOperators"])
+
+
+def _bytes_of(operator: Mapping[str, Any]) -> int:
+    files = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
+    return int(operator.get("memoryUsedBytes", 0)) + int(files)
+
+
+def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+    """Entries and bytes of the state of each operator of the columnar gear that has an exchange, by its number.
+
+    Empty where Spark tells of other operators than these. It numbers them by the topmost of each chain.
+    """
+    tops: dict[int, int] = {}
+    for number, lowest, _ in _operators(report):
+        tops[lowest] = min(number, tops.get(lowest, number))
+    in_order, stores = sorted(tops, key=tops.__getitem__), report["stateOperators"]
+    if len(in_order) != len(stores):
+        return {}
+    return {
+        number: (int(store.get("numRowsTotal", 0)), _bytes_of(store))
+        for number, store in zip(in_order, stores, strict=True)
+    }
 
 
 def late_rows(report: Mapping[str, Any]) -> int:
@@ -153,7 +187,7 @@ def late_rows(report: Mapping[str, Any]) -> int:
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
     """The late rows of each operator of the columnar gear by its number."""
-    return {number: late for number, (late, _) in _operators(report)}
+    return _counted(report, LATE_ROWS)
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
@@ -185,13 +219,19 @@ def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
     """The rows of each operator of the columnar gear that wait after a micro-batch for the answers to lookups, or for
     barriers, by its number."""
-    return {number: pending for number, (_, pending) in _operators(report)}
+    return _counted(report, PENDING)
 
 
-def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
-    """The late and the waiting rows of each operator of the columnar gear by its number."""
-    for number, metrics in observed_sets(report, _OPERATOR):
-        yield int(number), counts_of(metrics, (LATE_ROWS, PENDING))
+def _counted(report: Mapping[str, Any], what: str) -> dict[int, int]:
+    """One of the counts of each operator of the columnar gear by its number."""
+    return {number: counts[what] for number, _, counts in _operators(report)}
+
+
+def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, int]]]:
+    """The number of each operator of the columnar gear, that of the lowest of its chain, and its counts."""
+    for names, metrics in observed_sets(report, _OPERATOR):
+        number, _, lowest = names.partition("/")
+        yield int(number), int(lowest or number), dict(zip(_COUNTS, counts_of(metrics, _COUNTS), strict=True))
 
 
 def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:

@@ -48,6 +48,16 @@ def rows_read(report: Mapping[str, Any]) -> int:
     return sum(sum(counts_of(metrics, (rows,))) for kind, rows in sources for _, metrics in observed(report, kind))
 
 
+def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of ``rows_read`` by table."""
+    counts: dict[str, int] = {}
+    for kind, rows in ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS)):
+        for names, metrics in observed(report, kind):
+            table = unquote(names.rpartition("/")[2])
+            counts[table] = counts.get(table, 0) + sum(counts_of(metrics, (rows,)))
+    return counts
+
+
 @dataclass(frozen=True)
 class CountedSources:
     """The sources of a job, each counted where its rows come from.

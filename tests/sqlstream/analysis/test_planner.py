@@ -303,6 +303,7 @@ SAME = [
     "select auction, -- comment\n max(price) as top from dear as d group by auction",
     "SELECT x.auction, MAX(x.price) AS top FROM (SELECT * FROM bids AS b WHERE b.price > 100) AS x GROUP BY x.auction",
     "WITH d AS (SELECT price, auction FROM bids WHERE price > 100) SELECT auction, MAX(price) AS top FROM d GROUP BY 1",
+    "SELECT auction, MAX(price) AS top FROM bids WHERE 100 < price GROUP BY auction",
 ]
 OTHER = [
     "SELECT auction, MAX(price) AS most FROM dear GROUP BY auction",
@@ -401,6 +402,7 @@ def test_completion_knows_what_is_in_scope():
     [
         ("SELECT price FROM bids", "price", "`price DOUBLE`"),
         ("SELECT b.ts FROM bids AS b", "ts", "`ts TIMESTAMP` event time"),
+        ("SELECT `cost` FROM (SELECT price AS cost FROM bids) AS x", "`cost`", "`cost DOUBLE`\n\ncolumn of `x`"),
         ("SELECT MAX(price) FROM bids", "MAX", "built-in aggregate function"),
         ("SELECT * FROM people", "people", "who bids"),
         ("SELECT * FROM dear", "dear", "view `dear`"),
@@ -414,9 +416,33 @@ def test_hover_says_what_a_name_is(text, word, expected):
     assert text[hover.span.start : hover.span.end] == word
 
 
+def test_hover_knows_queries_of_with():
+    text = "WITH c AS (SELECT price AS p FROM bids) SELECT c.p FROM c"
+    hover = PLANNER.hover(text, text.index("c.p") + 2)
+    assert hover is not None
+    assert hover.text == "`p DOUBLE`\n\ncolumn of `c`"
+
+
 def test_hover_is_silent_about_words():
     assert PLANNER.hover("SELECT price FROM bids", 2) is None
     assert PLANNER.hover("", 0) is None
+
+
+def test_places_are_those_of_all_statements_about_a_view():
+    text = "CREATE MATERIALIZED VIEW m AS SELECT auction FROM bids; SELECT * FROM m; DESCRIBE m; "
+    text += "INSERT INTO t SELECT * FROM m; SHOW CREATE MATERIALIZED VIEW m; ALTER MATERIALIZED VIEW m SUSPEND; "
+    text += "DROP MATERIALIZED VIEW m; DROP FUNCTION m"
+    before = ["VIEW", "FROM", "RIBE", "FROM", "VIEW", "VIEW", "VIEW"]
+    spans = PLANNER.places(text, text.index("FROM m") + 5)
+    assert [text[span.start - 5 : span.end] for span in sorted(spans, key=lambda span: span.start)] == [
+        f"{word} m" for word in before
+    ]
+
+
+def test_places_are_those_of_all_statements_about_a_table():
+    text = "CREATE TABLE t (a INT); EXPLAIN INSERT INTO t VALUES (1); TRUNCATE TABLE t; ALTER TABLE t RENAME TO u; "
+    text += "EXECUTE STATEMENT SET BEGIN INSERT INTO t VALUES (1); END; DROP TABLE t; SHOW TABLES"
+    assert len(PLANNER.places(text, text.index("t (a"))) == 6
 
 
 def test_places_of_a_name_begin_with_its_definition():
@@ -459,6 +485,16 @@ def test_filters_go_to_the_sources_where_they_may():
 @pytest.mark.parametrize(("text", "limit"), [(TOPS, 10), (f"{TOPS} LIMIT 5", 5), (f"{TOPS} LIMIT 50", 10)])
 def test_the_smaller_limit_stays(text, limit):
     assert PLANNER.add_limit(text, 10).endswith(f"LIMIT {limit}")
+
+
+def test_a_limit_is_a_number_of_rows():
+    with pytest.raises(SqlStreamError, match="SS382: -1 is no number of rows"):
+        PLANNER.add_limit(TOPS, -1)
+
+
+@pytest.mark.parametrize("alias", ["x", "select", "odd one"])
+def test_a_subquery_has_any_alias(alias):
+    assert only(PLANNER.as_subquery(TOPS, alias)).ok
 
 
 def test_a_range_of_times_is_over_the_first_time():

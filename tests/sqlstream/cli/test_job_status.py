@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.cli.job_status import JobStatus, Rates, bar_of, job_parts, lag_text, packed, size_text
+from sqlstream.cli.job_status import JobStatus, Rates, bar_of, job_parts, lag_text, packed
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.share_done import Share, share_done
+from sqlstream.jobs.reports.sizes import size_text
 from sqlstream.planner.nodes import Node
 from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import define

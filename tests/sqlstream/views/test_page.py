@@ -13,6 +13,9 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.views.page import Page, Shown, as_json, page
+from sqlstream.views.plan_pages import PlanPages
+from tests.sqlstream.jobs.records import written
+from tests.sqlstream.jobs.reports.test_plan_figures import TEXT, after, recorded
 
 VIEW: Mapping[str, Any] = {
     "name": "totals",
@@ -93,6 +96,24 @@ def test_the_page_is_served(served: Page) -> None:
     assert _asked(served, "/") == (200, page(SHOWN))
     assert _asked(served, "/views.json") == (200, as_json(SHOWN))
     assert _asked(served, "/other")[0] == 404
+
+
+def test_a_view_has_a_page_of_its_plan_with_what_its_job_counts() -> None:
+    plans = PlanPages()
+    plans.take({"to tals": recorded(TEXT, 0, after(1)), "bare": written.record()})
+    assert plans.names == {"to tals"}, "the other one has no plan"
+    plans.take({"to tals": recorded(TEXT, 2, after(3))})
+    shown = Shown("u", [{**VIEW, "name": "to tals"}, {**VIEW, "name": "bare"}], plans.names)
+    answering = Page(0, lambda: shown, plans)
+    try:
+        (link,) = re.findall(r'href="(/plans/[^"]+)"', _asked(answering, "/")[1])
+        assert "rows read <b" in _asked(answering, link)[1]
+        status, told = _asked(answering, f"{link}figures.json")
+        texts = {figure["id"]: figure["text"] for figure in json.loads(told)["figures"]}
+        assert (status, texts["job.in"]) == (200, "3,000 (1,000/s)")
+        assert [_asked(answering, path)[0] for path in (f"{link}other", "/plans/bare/")] == [404, 404]
+    finally:
+        answering.close()
 
 
 def test_pages_of_other_hosts_do_not_read_it(served: Page) -> None:

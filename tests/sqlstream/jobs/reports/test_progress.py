@@ -63,9 +63,29 @@ def test_kernels_count_late_rows_by_operator():
     metrics = {"sqlstream": {"rows_out": 1}, "operator/0": kernel(2), "operator/1": kernel(None)}
     first = advanced(Progress(), [{**report(0, 9), "observedMetrics": metrics, "stateOperators": []}])
     assert (first.late_rows, first.late_by_operator) == (2, {0: 2, 1: 0})
-    through_connect = {"operator/1": {"values": [3, None]}}
+    through_connect = {"operator/1": {"values": [3, None, 8, 2]}}
     then = advanced(first, [{**report(1, 9), "observedMetrics": through_connect, "stateOperators": []}])
     assert (then.late_rows, then.late_by_operator) == (5, {0: 2, 1: 3})
+
+
+def store(entries, size):
+    return {"numRowsTotal": entries, "memoryUsedBytes": size, "customMetrics": {}, "numRowsDroppedByWatermark": 0}
+
+
+def test_kernels_count_rows_and_spark_the_state_of_each_chain():
+    """Operator 2 is the lowest of a chain, whose top is operator 1."""
+    metrics = {"operator/2": kernel(0, taken=90, given=9), "operator/1/2": kernel(0, taken=9, given=3)}
+    metrics["operator/0"] = kernel(0, taken=3)
+    reports = [
+        {**report(number, 9), "observedMetrics": metrics, "stateOperators": [store(4, 40), store(700 + number, 8)]}
+        for number in range(2)
+    ]
+    progress = advanced(Progress(), reports)
+    assert progress.taken_by_operator == {0: 6, 1: 18, 2: 180}
+    assert progress.given_by_operator == {0: 0, 1: 6, 2: 18}
+    assert progress.state_by_operator == {0: (4, 40), 2: (701, 8)}
+    other = {**reports[0], "batchId": 2, "stateOperators": [store(1, 1)]}
+    assert advanced(progress, [other]).state_by_operator == progress.state_by_operator, "Spark tells of other operators"
 
 
 def test_lookups_add_up_but_for_the_most_in_flight():
@@ -83,8 +103,8 @@ def test_lookups_add_up_but_for_the_most_in_flight():
     assert (lookups[0].errors, lookups[0].latencies, lookups[0].hit_rate) == (0, {}, None)
 
 
-def kernel(late_rows, pending=None):
-    return {"late_rows": late_rows, "pending": pending}
+def kernel(late_rows, pending=None, taken=None, given=None):
+    return {"late_rows": late_rows, "pending": pending, "rows_taken": taken, "rows_given": given}
 
 
 def test_rows_that_wait_for_lookups_are_those_after_the_last_batch():
@@ -94,7 +114,7 @@ def test_rows_that_wait_for_lookups_are_those_after_the_last_batch():
 
     first = after(Progress(), 0, operator_0=kernel(0, 2))
     assert (Progress().pending, first.pending) == (None, 2)
-    then = after(first, 1, operator_0={"values": [0, 1]}, operator_1=kernel(0, 2))
+    then = after(first, 1, operator_0={"values": [0, 1, 1, 1]}, operator_1=kernel(0, 2))
     assert then.pending == 3
     assert after(then, 2).pending == 3, "a report without a micro-batch"
     assert after(then, 2, operator_0=kernel(None), operator_1=kernel(None)).pending == 0

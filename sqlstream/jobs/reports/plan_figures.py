@@ -1,0 +1,188 @@
+"""What a job's record says of each operator of its plan: totals since its start, and rates over the last seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs.records.record import JobRecord, moment
+from sqlstream.jobs.reports.progress import Progress
+from sqlstream.jobs.reports.sizes import size_text
+from sqlstream.planner.explain.figures import Figure, Figures
+from sqlstream.planner.explain.html import html_page
+from sqlstream.planner.explain.to_json import from_json
+from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.properties import awaited_by, keeps_state
+from sqlstream.times import time_text, watermark_text
+
+NO_PLAN = "SS488"
+
+RATE_S = 10.0
+"""Rates are those of the micro-batches that ended in so many seconds, and of the last one in any case, which fades."""
+
+_READ = 'rows that were read of table "{}", those that a filter drops among them'
+_SHARED = "; the table is read in several places, this is the number of all of them"
+_TAKEN = "rows that its exchange has brought to it; where it combines rows before, what became of them"
+_GIVEN = "results that it has given, those that take others back among them"
+_LATE = "rows that came behind the watermark, and that it did not take"
+_STATE = (
+    "entries of state after the last micro-batch, each of which may hold many rows, and bytes in memory and in files"
+)
+_ASKED = "rows with a key to ask for"
+_REQUESTS = "requests that were sent, those that were tried again among them"
+_WRITTEN = "rows that the sink was given"
+
+
+class PlanFigures:
+    """The plan of one job, and its figures as of the records that ``take`` has got; from any thread.
+
+    ExecutionError SS488 for a record without a plan, or with one of another version.
+    """
+
+    def __init__(self, record: JobRecord) -> None:
+        self._plan = _plan_of(record)
+        self._record = record
+        self._ends: deque[tuple[float, Progress]] = deque()
+        self.take(record)
+
+    def take(self, record: JobRecord) -> None:
+        """The present record of the job. Rates begin anew where the job has."""
+        life = record.life
+        if life.instance != self._record.life.instance:
+            self._ends.clear()
+        self._record, ends = record, self._ends
+        if not ends or life.progress.batches != ends[-1][1].batches:
+            ends.append((life.heartbeat, life.progress))
+        while len(ends) > 2 and ends[1][0] <= life.heartbeat - RATE_S:
+            ends.popleft()
+
+    def is_of(self, record: JobRecord) -> bool:
+        """Whether a record is of the same job and plan."""
+        return (record.id, record.description.plan) == (self._record.id, self._record.description.plan)
+
+    @property
+    def has_rates(self) -> bool:
+        return len(self._ends) > 1
+
+    def figures(self, source: str | None = None) -> Figures:
+        rates = _Rates(self._record, tuple(self._ends))
+        return Figures((*_of_job(self._record, rates), *_of_nodes(self._plan, rates)), source)
+
+    def page(self, source: str | None = None) -> str:
+        """The page; with a ``source`` it asks there for newer figures."""
+        record = self._record
+        return html_page(self._plan, record.description.sql, f"Job {record.name}", self.figures(source))
+
+
+def _plan_of(record: JobRecord) -> Output | Insert | StatementSet:
+    try:
+        plan = from_json(dict(record.description.plan))
+    except (ValueError, KeyError, TypeError, AttributeError, SqlStreamError) as error:
+        detail = (
+            f"{type(error).__name__}: {error}" if record.description.plan else "The job has written down no plan yet."
+        )
+        raise ExecutionError(NO_PLAN, f'job "{record.name}" has no plan to show', detail=detail) from error
+    assert isinstance(plan, Output | Insert | StatementSet), plan
+    return plan
+
+
+class _Rates:
+    """Rates of whatever is counted, between the first of the kept micro-batches and the last."""
+
+    def __init__(self, record: JobRecord, ends: tuple[tuple[float, Progress], ...]) -> None:
+        self.progress = record.life.progress
+        self._first = ends[0][1]
+        last = ends[-1][0]
+        until = last if record.life.heartbeat - last < RATE_S else record.life.heartbeat
+        self.seconds = until - ends[0][0] if record.is_running else 0.0
+
+    def counted(self, figure: Figure, count: Callable[[Progress], int | None]) -> Figure:
+        """The figure with the present count, and its rate where there is one."""
+        value = count(self.progress)
+        if value is None:
+            return figure
+        rate = (value - (count(self._first) or 0)) / self.seconds if self.seconds > 0 else None
+        return replace(figure, value=value, per_second=rate)
+
+
+def _of_job(record: JobRecord, rates: _Rates) -> Iterator[Figure]:
+    progress = rates.progress
+    yield Figure(None, "status", "status", "as the job wrote it down", record.status)
+    yield Figure(None, "at", "at", "when the job wrote these figures down", time_text(moment(record.life.heartbeat)))
+    yield rates.counted(Figure(None, "in", "rows in", "rows that were read of all tables"), lambda p: p.rows_in)
+    yield rates.counted(Figure(None, "out", "rows out", _WRITTEN), lambda p: p.rows_out)
+    yield Figure(None, "watermark", "watermark", "that of the last micro-batch", _watermark(progress))
+    yield Figure(None, "batches", "micro-batches", "since the job was started", progress.batches)
+    yield Figure(None, "batch_ms", "last micro-batch", "from its begin to its end", words=f"{progress.batch_ms:,} ms")
+    yield Figure(None, "state", "state", _STATE, words=_size(progress.state_rows, progress.state_bytes))
+    yield Figure(None, "waiting", "rows waiting", "for the answers to lookups, or for barriers", progress.pending or 0)
+    yield Figure(None, "restarts", "restarts", "after a failure", progress.restarts)
+    over = f"{rates.seconds:.0f} s" if rates.seconds > 0 else None
+    yield Figure(None, "over", "rates over", "the last micro-batches", words=over)
+
+
+def _of_nodes(plan: Node, rates: _Rates) -> Iterator[Figure]:
+    """Operators with state are counted from the top, and lookups too, as a job's reports number them."""
+    nodes = list(plan.walk())
+    scans = [node.table.name for node in nodes if isinstance(node, Scan)]
+    operators, lookups = 0, 0
+    for number, node in enumerate(nodes):
+        if isinstance(node, Scan):
+            more = _READ.format(node.table.name) + (_SHARED if scans.count(node.table.name) > 1 else "")
+            yield _rows_read(Figure(number, "read", "rows read", more), node.table.name, rates)
+        if isinstance(node, Insert):
+            yield _written(Figure(number, "written", "rows written", _WRITTEN), node, plan, rates)
+        if isinstance(node, Output):
+            yield rates.counted(Figure(number, "written", "rows out", _WRITTEN), lambda p: p.rows_out)
+        if isinstance(node, Lookup):
+            yield from _asked(number, lookups, rates)
+            lookups += 1
+        if keeps_state(node):
+            yield from _of_operator(number, operators, node, rates)
+            operators += 1
+
+
+def _rows_read(figure: Figure, table: str, rates: _Rates) -> Figure:
+    return rates.counted(figure, lambda p: p.read_by_table.get(table))
+
+
+def _written(figure: Figure, insert: Insert, plan: Node, rates: _Rates) -> Figure:
+    if insert is plan:
+        return rates.counted(figure, lambda p: p.rows_out)
+    return rates.counted(figure, lambda p: p.rows_by_table.get(insert.table.name))
+
+
+def _asked(number: int, lookup: int, rates: _Rates) -> Iterator[Figure]:
+    def rows(progress: Progress) -> int | None:
+        return progress.lookups[lookup].rows if lookup in progress.lookups else None
+
+    def requests(progress: Progress) -> int | None:
+        return progress.lookups[lookup].requests if lookup in progress.lookups else None
+
+    yield rates.counted(Figure(number, "asked", "rows asked for", _ASKED), rows)
+    yield rates.counted(Figure(number, "requests", "requests", _REQUESTS), requests)
+
+
+def _of_operator(number: int, operator: int, node: Node, rates: _Rates) -> Iterator[Figure]:
+    yield rates.counted(Figure(number, "taken", "rows to it", _TAKEN), lambda p: p.taken_by_operator.get(operator))
+    yield rates.counted(Figure(number, "given", "results", _GIVEN), lambda p: p.given_by_operator.get(operator))
+    if awaited_by(node):
+        yield rates.counted(Figure(number, "late", "late rows", _LATE), lambda p: p.late_by_operator.get(operator))
+    state = rates.progress.state_by_operator.get(operator)
+    words = None if state is None else _size(*state)
+    if state is None and operator in rates.progress.taken_by_operator:
+        words = "with that of the operator below"
+    yield Figure(number, "state", "state", _STATE, words=words)
+
+
+def _watermark(progress: Progress) -> str:
+    if progress.input_ended:
+        return "end of input"
+    return watermark_text(progress.watermark_ms)
+
+
+def _size(entries: int, size: int) -> str:
+    return f"{entries:,} entries, {size_text(size)}"

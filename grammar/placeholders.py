@@ -13,7 +13,7 @@ from itertools import product
 
 from sqlstream.errors import Diagnostic, SqlStreamError
 
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\$\{(\w+)\}")  # what follows another $ is a text between $$
 _KINDS = ("name", "number", "string")
 
 StandIns = Mapping[str, str]

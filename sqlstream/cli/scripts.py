@@ -22,7 +22,7 @@ from sqlstream.secrets import may_be_secret, option_at
 
 UNKNOWN_PARAMETER = "SS190"
 _PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\$\{(\w+)\}")  # what follows another $ is a text between $$
 
 
 @dataclass(frozen=True)

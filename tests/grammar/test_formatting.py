@@ -272,3 +272,8 @@ def test_rare_texts_keep_their_trees(text: str, expected: str) -> None:
 def test_what_would_not_print_is_a_mistake(text: str, said: str) -> None:
     with pytest.raises(ParseError, match=re.escape(said)):
         parse_script(text)
+
+
+def test_a_text_between_dollars_may_begin_with_a_brace():
+    text = "CREATE FUNCTION f () RETURNS INT LANGUAGE PYTHON AS $${x}$$;\n"
+    assert format_script(text) == text

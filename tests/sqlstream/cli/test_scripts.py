@@ -5,13 +5,18 @@ from __future__ import annotations
 import click
 import pytest
 
-from sqlstream.cli.scripts import Script, pairs, read_scripts, substitute
+from sqlstream.cli.scripts import Script, pairs, read_scripts, substitute, with_parameters
 from sqlstream.errors import ParseError
 
 
 def test_parameter_is_put_in_everywhere():
     scripts = [Script("a", "${n} '${n}/x'"), Script("b", "-- ${n}")]
     assert [s.text for s in substitute(scripts, {"n": "7"})] == ["7 '7/x'", "-- 7"]
+
+
+def test_a_text_between_dollars_may_begin_with_a_brace():
+    body = "CREATE FUNCTION f() RETURNS INT LANGUAGE PYTHON AS $${x}$$"
+    assert with_parameters(body, {"x": "1"}) == body
 
 
 def test_value_is_not_expanded_again():

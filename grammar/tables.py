@@ -57,7 +57,8 @@ class TableParser(ClauseParser):
         select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
         mark(table, start.start, self._prev.end + 1)
         mark(select, start.start, self._prev.end + 1)
-        return self._parse_set_operations(self._parse_query_modifiers(select))
+        query = self._parse_query_modifiers(select)
+        return self._parse_set_operations(query) if kwargs.get("parse_set_operation", True) else query
 
     def _at_stream_keyword(self) -> bool:
         return self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "STREAM"

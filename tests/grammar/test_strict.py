@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from sqlstream.errors import ParseError
 from sqlstream.grammar import parse_query, parse_script, to_sql
@@ -141,3 +142,9 @@ def test_several_values_behind_a_when_are_as_many_branches():
 def test_what_is_printed_means_the_same(text):
     assert to_sql(parse_query(text)) == text
     assert to_sql(parse_query(text.replace("BY a", "BY ((a))"))) == text
+
+
+def test_operations_on_whole_tables_go_from_left_to_right():
+    operations = parse_query("TABLE t EXCEPT TABLE u EXCEPT TABLE v")
+    assert operations == parse_query("SELECT * FROM t EXCEPT SELECT * FROM u EXCEPT SELECT * FROM v")
+    assert isinstance(operations.this, exp.Except)

@@ -26,6 +26,9 @@ from tests.superset.rest import Rest
 from tests.superset.served import departing, keeping, write_project
 from tests.superset.server import USER, SupersetServer
 
+_SHOWN = 30_000
+"""So much of the end of Superset's log is shown where something has failed."""
+
 _SQL = "SELECT carrier, departures, mean_delay FROM carriers ORDER BY departures DESC"
 _WINDOWS = """SELECT window_start, COUNT(*) AS departures
 FROM TUMBLE(TABLE departures, DESCRIPTOR(at), INTERVAL '10' SECOND) GROUP BY window_start, window_end"""
@@ -82,11 +85,14 @@ def main() -> None:
                     photograph(rest, environment, superset, chart, job.page(), chosen.pictures, outcome)
         if chosen.only != "view":
             outcome = outcomes["sqlstream://, the dialect"] = Outcome()
-            install_sqlstream(environment)
-            with superset.running([environment.overlay, environment.sqlstream]):
+            install_sqlstream(environment, folder / "sqlstream")
+            with superset.running([environment.overlay, folder / "sqlstream"]):
                 on_dialect(Rest(superset.url, USER, superset.password), folder, outcome)
+        failed = any(outcome.failed for outcome in outcomes.values())
+        if failed:
+            print(superset.log.read_text(encoding="utf-8", errors="replace")[-_SHOWN:])
     _print(environment, outcomes)
-    raise SystemExit(any(outcome.failed for outcome in outcomes.values()))
+    raise SystemExit(failed)
 
 
 def _print(environment: Environment, outcomes: dict[str, Outcome]) -> None:

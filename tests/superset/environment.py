@@ -19,13 +19,9 @@ _OF_SQLSTREAM = ("sqlglot", "pandas", "lark", "pyspark", "py4j", "protobuf", "pl
 
 @dataclass(frozen=True)
 class Environment:
-    """``overlay`` and ``sqlstream``: folders for PYTHONPATH, with which sqlstream can be imported beside Superset."""
+    """``overlay``: a folder for PYTHONPATH, with what sqlstream needs beside Superset."""
 
     folder: Path
-
-    @property
-    def sqlstream(self) -> Path:
-        return self.folder / "sqlstream"
 
     @property
     def python(self) -> Path:
@@ -59,13 +55,12 @@ def made(folder: Path) -> Environment:
     return environment
 
 
-def install_sqlstream(environment: Environment) -> None:
+def install_sqlstream(environment: Environment, target: Path) -> None:
     """This checkout as it is now, installed as a user has it: Superset finds the dialect by its entry points."""
-    shutil.rmtree(environment.sqlstream, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "source"  # building leaves folders behind
         shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "out"))
-        _install(environment, "--no-deps", "--target", str(environment.sqlstream), str(source))
+        _install(environment, "--no-deps", "--target", str(target), str(source))
 
 
 def _install(environment: Environment, *arguments: str) -> None:

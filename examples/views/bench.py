@@ -67,7 +67,11 @@ class Survived:
 
     @property
     def is_whole(self) -> bool:
-        return not self.seen.broken and self.written == self.rows == self.distinct
+        seen = self.seen
+        wrong = seen.broken
+        if isinstance(seen, SeenByPsql):
+            wrong += seen.back + seen.unlike + seen.errors
+        return not wrong and self.written == self.rows == self.distinct
 
 
 def kills(

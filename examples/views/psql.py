@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
@@ -88,6 +88,27 @@ class SeenByPsql(Seen):
     unlike: int = 0
     back: int = 0
     errors: int = 0
+    _count_by_epoch: dict[int, int] = field(default_factory=dict)
+
+    def take(self, lines: Sequence[str], now: float) -> None:
+        """A read: epoch, shop, count and newest file of each row, with commas between."""
+        self.reads += 1
+        if not lines:
+            return
+        if any(not all(line.split(",")) for line in lines):  # NULL: rows of no epoch
+            self.broken += 1
+            return
+        epochs, shops, counts, newest = zip(*(map(int, line.split(",")) for line in lines), strict=True)
+        epoch, count = epochs[0], counts[0]
+        whole = len(set(shops)) == len(shops) == SHOPS and len(set(counts)) == len(set(newest)) == 1
+        # an epoch has always the same rows, whoever has begun it again
+        if not whole or self._count_by_epoch.setdefault(epoch, count) != count:
+            self.broken += 1
+            return
+        self.back += epoch < max(self.epochs, default=epoch)
+        self.epochs.add(epoch)
+        for number in range(max(self.visible, default=-1) + 1, newest[0] + 1):
+            self.visible[number] = now
 
 
 class PsqlReader:
@@ -96,7 +117,6 @@ class PsqlReader:
     def __init__(self, url: str, pause_s: float = 0.02) -> None:
         self.seen = SeenByPsql()
         self._url, self._pause_s = url, pause_s
-        self._rows_by_epoch: dict[int, int] = {}
         self._stopped = Event()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -118,27 +138,9 @@ class PsqlReader:
 
     def _read(self, psql: Psql) -> None:
         while not self._stopped.wait(self._pause_s):
-            self._look(psql.ask(_ROWS), time.monotonic())
+            self.seen.take(psql.ask(_ROWS), time.monotonic())
             if self.seen.reads % _NOW_AND_THEN == 1:
                 self._look_around(psql)
-
-    def _look(self, lines: Sequence[str], now: float) -> None:
-        """Whether the rows are those of a whole epoch, and which files are among them."""
-        seen = self.seen
-        seen.reads += 1
-        if not lines:
-            return
-        epochs, shops, counts, newest = zip(*(map(int, line.split(",")) for line in lines), strict=True)
-        epoch, count = epochs[0], counts[0]
-        whole = len(set(shops)) == len(shops) == SHOPS and len(set(counts)) == len(set(newest)) == 1
-        # an epoch has always the same rows, whoever has begun it again
-        if not whole or self._rows_by_epoch.setdefault(epoch, count) != count:
-            seen.broken += 1
-            return
-        seen.back += epoch < max(seen.epochs, default=epoch)
-        seen.epochs.add(epoch)
-        for number in range(max(seen.visible, default=-1) + 1, newest[0] + 1):
-            seen.visible[number] = now
 
     def _look_around(self, psql: Psql) -> None:
         names = {line.split(",")[1] for line in psql.ask(r"\d")}

@@ -77,8 +77,6 @@ def check(rest: Rest, asked: Asked, outcome: Outcome) -> Made:
         columns = {column["name"]: column["type"] for column in described["columns"]}
         _require({asked.by, asked.sum} <= set(columns), columns)
         told.append(", ".join(f"{name} {kind}" for name, kind in columns.items()))
-        keys = [key["column_names"] for key in described["indexes"]]
-        told.append(f"key {keys[0] if keys else 'none'}")
     for sql in asked.queries:
         with outcome.of("SQL Lab runs a query") as told:
             told.append(_sql_lab(rest, asked, made, sql))

@@ -44,12 +44,13 @@ CREATE TABLE departures (
   WATERMARK FOR at AS at - INTERVAL '1' SECOND
 ) COMMENT 'as they come' WITH ('connector' = 'filesystem', 'path' = '${project}/departures', 'format' = 'json');
 """,
-    "definitions/sales/carriers.sql": """\
-CREATE VIEW carriers AS
+    "definitions/sales/by_carrier.sql": """\
+CREATE VIEW by_carrier AS
 SELECT carrier, COUNT(*) AS departures, AVG(delay) AS mean_delay, MAX(at) AS last_at FROM departures GROUP BY carrier;
 """,
 }
-"""Files of a folder that ``sqlstream:////folder`` opens."""
+"""Files of a folder that ``sqlstream:////folder`` opens. In SQLite Superset takes each name of a dataset only once, so
+the view is not called as the materialized one."""
 
 
 def write_project(folder: Path) -> None:

@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := $(VENV)/bin
+# Of Superset, whose dependencies are others than ours: some 1.5 GB.
+SUPERSET_VENV ?= .venv-superset
 # Tests run in so many processes, each with a Spark session of its own: make PROCESSES=4 test
 PROCESSES ?= 3
 IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
@@ -13,7 +15,7 @@ BENCH ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -108,6 +110,12 @@ bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to
 
 bench-views: java $(READY) ## how fresh a materialized view is, and what ten kills with -9 do to it
 	@$(BIN)/python -m examples.views.bench
+
+check-psql: java $(READY) ## psql reads a materialized view while its job is killed with -9 ten times: whole epochs only
+	@$(BIN)/python -m examples.views.bench --only kills --through psql
+
+check-superset: java $(READY) ## Apache Superset on a view and on the dialect, in an environment of its own (SUPERSET_VENV)
+	@$(BIN)/python -m tests.superset --environment $(SUPERSET_VENV)
 
 fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text whatsoever
 	@$(BIN)/python -m tests.fuzz

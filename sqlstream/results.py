@@ -124,13 +124,40 @@ def _has_zone(type_: pa.DataType) -> bool:
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field. ExecutionError SS469 for times that
     Python's datetime does not have."""
+    columns = [_values(column, name) for name, column in zip(table.column_names, table.columns, strict=True)]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
+    import pyarrow as pa
+
     from sqlstream.udfs.texts import python_list
 
-    columns_by_name = zip(table.column_names, table.columns, strict=True)
-    columns = [
-        python_list(column, f'a value of column "{name}"', maps_as_pydicts="strict") for name, column in columns_by_name
-    ]
-    return list(zip(*columns, strict=True)) if columns else []
+    what = f'a value of column "{name}"'
+    if not _has_map(column.type):
+        return python_list(column, what)
+    if int(pa.__version__.partition(".")[0]) < 19:  # which has no name for it yet
+        return [with_dicts(value, column.type) for value in python_list(column, what)]
+    return python_list(column, what, maps_as_pydicts="strict")
+
+
+def _has_map(type_: pa.DataType) -> bool:
+    return any(nested.name == "MAP" for nested in from_arrow(type_).parts())
+
+
+def with_dicts(value: Any, type_: pa.DataType) -> Any:
+    """A value as ``as_py`` gives it, whose MAPs are lists of pairs, with dicts in their place."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_map(type_):
+        return {with_dicts(key, type_.key_type): with_dicts(held, type_.item_type) for key, held in value}
+    if pa.types.is_struct(type_):
+        return {field.name: with_dicts(value[field.name], field.type) for field in type_}
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return [with_dicts(element, type_.value_type) for element in value]
+    return value
 
 
 def shown_rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

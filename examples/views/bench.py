@@ -4,6 +4,9 @@
 in files, five or ten a second; ``sqlstream serve`` keeps a GROUP BY of 50 shops in the embedded PostgreSQL, and a
 thread reads the table through psycopg without a pause to speak of. Freshness is the time from the file's appearance in
 its directory to the first read that has its rows. In a whole epoch all shops have as many rows, which each read checks.
+
+``make check-psql`` kills with ``--through psql``: then psql, the program, is who reads, and the exit status is 1 where
+it has seen anything but whole epochs, or rows are lost or doubled.
 """
 
 from __future__ import annotations
@@ -13,16 +16,19 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, is_there, place
+from examples.views.psql import PsqlReader, SeenByPsql, shown, version
+from examples.views.served import COPIES, SCRIPT, Reader, Seen, Server, Writer, is_there, place
 
 WARM_UP_S = 10.0
 LIMIT_S = 1200.0
+EPOCHS_BETWEEN = 5
 
 
 def freshness(rate: int, seconds: float) -> tuple[Sequence[float], int, int, int]:
@@ -49,23 +55,39 @@ def freshness(rate: int, seconds: float) -> tuple[Sequence[float], int, int, int
         return sorted(taken), writer.rows_per_file, reader.seen.reads, reader.seen.broken
 
 
-def kills(times: int, rate: int, minutes: float, tell: Callable[[str], None]) -> Table:
+@dataclass(frozen=True)
+class Survived:
+    """What was there after ``kills``, and what was seen meanwhile."""
+
+    kills: int
+    written: int
+    rows: int
+    distinct: int
+    seen: Seen
+
+    @property
+    def is_whole(self) -> bool:
+        seen = self.seen
+        wrong = seen.broken
+        if isinstance(seen, SeenByPsql):
+            wrong += seen.back + seen.unlike + seen.errors
+        return not wrong and self.written == self.rows == self.distinct
+
+
+def kills(
+    times: int, rate: int, minutes: float, tell: Callable[[str], None], reader_of: Callable[[str], Reader | PsqlReader]
+) -> Survived:
     """Kill the server at random moments while rows come, start it again, and count; not longer than ``minutes``."""
-    table = _table(
-        f"Kills with -9, {rate:,} rows/s",
-        ["kills", "rows written", "epochs seen", "reads", "reads of no whole epoch", "rows lost", "rows doubled"],
-    )
     with place() as folder:
         server = Server(folder, SCRIPT + COPIES)
         server.start()
         url = server.url()
         _wait(partial(is_there, url, "copies"))
-        reader, writer = Reader(url), Writer(folder, rate, 0.2)
+        reader, writer = reader_of(url), Writer(folder, rate, 0.2)
         try:
             done, end = 0, time.monotonic() + minutes * 60
             while done < times and time.monotonic() < end:
-                before = len(reader.seen.epochs)
-                _wait(partial(_more_epochs, reader, before))
+                _wait(partial(_more_epochs, reader, len(reader.seen.epochs) + EPOCHS_BETWEEN))
                 time.sleep(random.uniform(0, 3))
                 server.kill()
                 server.start()
@@ -76,18 +98,41 @@ def kills(times: int, rate: int, minutes: float, tell: Callable[[str], None]) ->
             _wait(lambda: max(reader.seen.visible, default=-1) == len(writer.arrived) - 1)
             _wait(lambda: _ids(url)[1] >= writer.rows)
             total, distinct = _ids(url)
+            if isinstance(reader, PsqlReader):
+                tell(shown(url, (r"\d", r"\d totals", "SELECT * FROM totals ORDER BY shop LIMIT 3")))
         finally:
             writer.stop()
             reader.stop()
             server.stop()
-        seen = reader.seen
-        cells = (done, writer.rows, len(seen.epochs), seen.reads, seen.broken, writer.rows - distinct, total - distinct)
-        table.add_row(*(f"{cell:,}" for cell in cells))
+    return Survived(done, writer.rows, total, distinct, reader.seen)
+
+
+def _survived(after: Survived, rate: int, through: str) -> Table:
+    seen = after.seen
+    cells = {
+        "kills": after.kills,
+        "rows written": after.written,
+        "epochs seen": len(seen.epochs),
+        "reads": seen.reads,
+        "reads of no whole epoch": seen.broken,
+        "rows lost": after.written - after.distinct,
+        "rows doubled": after.rows - after.distinct,
+    }
+    if isinstance(seen, SeenByPsql):
+        cells |= {
+            "epochs that went back": seen.back,
+            r"\d with both views": seen.described,
+            "lost or doubled in between": seen.unlike,
+            "errors of psql": seen.errors,
+        }
+    table = Table("", f"Kills with -9, {rate:,} rows/s, through {through}")
+    for name, cell in cells.items():
+        table.add_row(name, f"{cell:,}")
     return table
 
 
-def _more_epochs(reader: Reader, before: int) -> bool:
-    return len(reader.seen.epochs) > before
+def _more_epochs(reader: Reader | PsqlReader, wanted: int) -> bool:
+    return len(reader.seen.epochs) >= wanted
 
 
 def _ids(url: str) -> tuple[int, int]:
@@ -120,6 +165,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10, help="how often the server is killed")
     parser.add_argument("--minutes", type=float, default=30, help="no more kills after so long")
     parser.add_argument("--only", choices=("freshness", "kills"), help="one of the two")
+    parser.add_argument("--through", choices=("psycopg", "psql"), default="psycopg", help="who reads during the kills")
     chosen = parser.parse_args()
     console = Console()
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before")
@@ -133,9 +179,22 @@ def main() -> None:
             p50, p99 = (taken[min(len(taken) - 1, int(len(taken) * part))] * 1000 for part in (0.5, 0.99))
             table.add_row(f"{rate:,}", f"{len(taken):,}", f"{p50:,.0f}", f"{p99:,.0f}", f"{reads:,}", f"{broken:,}")
         console.print(table)
+    is_whole = True
     if chosen.only != "freshness":
-        console.print(kills(chosen.kills, 1_000, chosen.minutes, console.print))
+        is_whole = _print_kills(chosen, console)
     console.print(f"load {os.getloadavg()[0]:.1f} after")
+    raise SystemExit(not is_whole)
+
+
+def _print_kills(chosen: argparse.Namespace, console: Console) -> bool:
+    """Whether nothing was lost, doubled or seen in part."""
+    tell = partial(console.print, highlight=False, markup=False)
+    reader_of = PsqlReader if chosen.through == "psql" else Reader
+    if chosen.through == "psql":
+        tell(version())
+    after = kills(chosen.kills, 1_000, chosen.minutes, tell, reader_of)
+    console.print(_survived(after, 1_000, chosen.through))
+    return after.is_whole
 
 
 if __name__ == "__main__":

@@ -61,11 +61,18 @@ class Server:
             self._process = subprocess.Popen(self._command, stdout=out, stderr=log, start_new_session=True)
 
     def url(self) -> str:
-        """The address that it prints, once it has."""
-        while not (lines := (self.folder / "out").read_text(encoding="utf-8").splitlines()):
+        """The address of the tables, once it has printed it."""
+        return self._printed(0)
+
+    def page(self) -> str:
+        """That of the page."""
+        return self._printed(1)
+
+    def _printed(self, line: int) -> str:
+        while len(lines := (self.folder / "out").read_text(encoding="utf-8").splitlines()) <= line:
             self._require_running()
             time.sleep(0.05)
-        return lines[0]
+        return lines[line]
 
     def kill(self) -> None:
         """With -9, Java too. PostgreSQL is a process of its own."""

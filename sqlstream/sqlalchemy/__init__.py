@@ -1,4 +1,5 @@
 """The dialect ``sqlstream://`` of SQLAlchemy 2, which must be installed: ``pip install 'sqlstream[sqlalchemy]'``.
+It works with 1.4.54, too, which Superset has.
 
 SQLAlchemy finds it by its entry point; nothing else of the product imports this room.
 """

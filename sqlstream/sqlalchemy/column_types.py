@@ -66,6 +66,12 @@ class VARIANT(UserDefinedType[Any]):
     cache_ok = True
 
 
+class DOUBLE(sqltypes.Float):  # type: ignore[type-arg] # SQLAlchemy 1.4 has no arguments there
+    """DOUBLE of SQLAlchemy 1.4, which has none."""
+
+    __visit_name__ = "DOUBLE"
+
+
 _SIMPLE: dict[str, type[TypeEngine[Any]]] = {
     "BOOLEAN": sqltypes.BOOLEAN,
     "TINYINT": TINYINT,
@@ -73,7 +79,7 @@ _SIMPLE: dict[str, type[TypeEngine[Any]]] = {
     "INT": sqltypes.INTEGER,
     "BIGINT": sqltypes.BIGINT,
     "FLOAT": sqltypes.REAL,
-    "DOUBLE": sqltypes.DOUBLE,
+    "DOUBLE": getattr(sqltypes, "DOUBLE", DOUBLE),
     "STRING": sqltypes.VARCHAR,
     "BINARY": sqltypes.BINARY,
     "DATE": sqltypes.DATE,

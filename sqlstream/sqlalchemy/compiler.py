@@ -176,11 +176,13 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         raise exc.CompileError("sqlstream has no sequences")
 
     def visit_create_schema(self, create: Any, **kw: Any) -> str:
-        return f"CREATE DATABASE {'IF NOT EXISTS ' if create.if_not_exists else ''}{self._database(create)}"
+        softly = getattr(create, "if_not_exists", False)  # SQLAlchemy 1.4 has neither
+        return f"CREATE DATABASE {'IF NOT EXISTS ' if softly else ''}{self._database(create)}"
 
     def visit_drop_schema(self, drop: Any, **kw: Any) -> str:
         cascade = " CASCADE" if drop.cascade else ""
-        return f"DROP DATABASE {'IF EXISTS ' if drop.if_exists else ''}{self._database(drop)}{cascade}"
+        softly = getattr(drop, "if_exists", False)
+        return f"DROP DATABASE {'IF EXISTS ' if softly else ''}{self._database(drop)}{cascade}"
 
     def _database(self, statement: Any) -> str:
         return self.preparer.quote_schema(statement.element)

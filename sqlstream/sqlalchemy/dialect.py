@@ -7,6 +7,7 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy
 from sqlalchemy import schema
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import sqltypes
@@ -91,6 +92,11 @@ class SqlStreamDialect(Reflection):
         from sqlstream import dbapi
 
         return dbapi
+
+    if sqlalchemy.__version__.startswith("1."):  # the names of 1.4, which Superset has, for the same things
+        dbapi = import_dbapi  # type: ignore[assignment]
+        type_compiler = SqlStreamTypeCompiler
+        type_compiler_instance = property(lambda self: self.type_compiler)
 
     # --- connections ------------------------------------------------------------------------------------------
 

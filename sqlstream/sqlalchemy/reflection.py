@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import exc
 from sqlalchemy.engine import default, reflection
@@ -26,11 +27,29 @@ from sqlstream.sqlalchemy.column_types import alchemy_type, type_of_column
 _Path = tuple[str, str, str]
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _cached(method: _Method) -> _Method:
+    """``reflection.cache``, also that of SQLAlchemy 1.4, which writes code with the annotations and cannot read ours
+    again, and gives options of a table to all methods, which it cannot look up where they are dictionaries."""
+    method.__annotations__ = {}
+    cached = reflection.cache(method)
+
+    @wraps(method)
+    def asked(self: Any, connection: Any, *arguments: Any, **named: Any) -> Any:
+        others = {key: value for key, value in named.items() if not key.startswith("sqlstream_")}
+        return cached(self, connection, *arguments, **others)
+
+    return cast(_Method, asked)
+
+
 @contextmanager
 def _session(connection: Any) -> Iterator[Session]:
     """The session of a connection, whose catalogs stay as they are for the block."""
     with SERIAL, raising():
-        yield connection.connection.dbapi_connection.session
+        held = connection.connection
+        yield getattr(held, "dbapi_connection", held).session  # the first one of an engine is bare in SQLAlchemy 1.4
 
 
 def _namespace(catalog: Catalog, schema: str | None) -> tuple[str, str]:
@@ -58,7 +77,7 @@ class Reflection(default.DefaultDialect):
         with _session(connection) as session:
             return session.workspace.catalog.current[1]
 
-    @reflection.cache
+    @_cached
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
         """Databases: plain of the current catalog, of others behind the name of the catalog and a dot."""
         with _session(connection) as session:
@@ -69,7 +88,7 @@ class Reflection(default.DefaultDialect):
                 for database in mount.store.databases()
             ]
 
-    @reflection.cache
+    @_cached
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
         with _session(connection) as session:
             try:
@@ -78,7 +97,7 @@ class Reflection(default.DefaultDialect):
                 return False
         return True
 
-    @reflection.cache
+    @_cached
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> bool:
         """Tables and views, temporary ones as well."""
         try:
@@ -88,23 +107,23 @@ class Reflection(default.DefaultDialect):
             return False
         return True
 
-    @reflection.cache
+    @_cached
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return _names(connection, schema, Table, temporary=False)
 
-    @reflection.cache
+    @_cached
     def get_temp_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return _names(connection, schema, Table, temporary=True)
 
-    @reflection.cache
+    @_cached
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return _names(connection, schema, View, temporary=False)
 
-    @reflection.cache
+    @_cached
     def get_temp_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return _names(connection, schema, View, temporary=True)
 
-    @reflection.cache
+    @_cached
     def get_view_definition(self, connection: Any, view_name: str, schema: str | None = None, **kw: Any) -> str:
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, view_name, schema)
@@ -112,7 +131,7 @@ class Reflection(default.DefaultDialect):
                 raise exc.NoSuchTableError(view_name)
             return to_sql(relation.query)
 
-    @reflection.cache
+    @_cached
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> list[Any]:
         with _session(connection) as session:
             catalog = session.workspace.catalog
@@ -123,14 +142,14 @@ class Reflection(default.DefaultDialect):
             columns = session.columns_of(f"SELECT * FROM {'.'.join(map(quote_name, path))}")
             return [_plain_column(name, alchemy_type(type_)) for name, type_ in columns]
 
-    @reflection.cache
+    @_cached
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, table_name, schema)
             columns = list(relation.primary_key) if isinstance(relation, Table) else []
             return {"constrained_columns": columns, "name": None}
 
-    @reflection.cache
+    @_cached
     def get_table_comment(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         with _session(connection) as session:
             catalog = session.workspace.catalog
@@ -142,7 +161,7 @@ class Reflection(default.DefaultDialect):
             statement = None if stored is None else stored.statement
             return {"text": statement.comment if isinstance(statement, nodes.CreateView) else None}
 
-    @reflection.cache
+    @_cached
     def get_table_options(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         """The options of WITH, secrets masked."""
         with _session(connection) as session:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError
-from sqlstream.results import Rows, in_time_zone, rows_of, shown_rows_of
+from sqlstream.results import Rows, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.types import parse_type
 
 TABLE = pa.table(
@@ -131,3 +131,15 @@ def test_a_time_that_only_its_zone_takes_out_of_range_is_shown():
     assert shown_rows_of(last) == [("+10000-01-01 08:59:59",)]
     with pytest.raises(ExecutionError, match="SS469"):
         rows_of(last)
+
+
+def test_maps_are_dicts_wherever_they_are_also_with_pyarrow_18_which_knows_them_as_pairs():
+    of_lists = pa.map_(pa.string(), pa.list_(pa.map_(pa.int32(), pa.string())))
+    nested = pa.struct([("m", of_lists), ("n", pa.int32())])
+    pairs = [{"m": [("a", [[(1, "x")], None]), ("b", None)], "n": 1}, None, {"m": None, "n": None}]
+    dicts = [{"m": {"a": [{1: "x"}, None], "b": None}, "n": 1}, None, {"m": None, "n": None}]
+    column = pa.array(pairs, nested)
+    assert [with_dicts(value, nested) for value in column.to_pylist()] == dicts
+    assert rows_of(pa.table({"s": column, "l": pa.array([[1], None, []])})) == list(
+        zip(dicts, [[1], None, []], strict=True)
+    )

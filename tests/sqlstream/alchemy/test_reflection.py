@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy.exc import NoSuchTableError
 
 import sqlstream
 from sqlstream.sqlalchemy import MAP
+from sqlstream.sqlalchemy.column_types import DOUBLE
 
 DEFINITIONS = """
 CREATE TABLE orders (
@@ -126,3 +128,16 @@ def test_errors_are_those_of_sqlalchemy_around_ours(engine):
     with engine.connect() as connection, pytest.raises(sa.exc.ProgrammingError, match="SS202") as error:
         connection.execute(sa.text("DESCRIBE nothing"))
     assert getattr(error.value.orig, "code", None) == "SS202"
+
+
+def test_a_bare_connection_and_options_of_a_table_are_taken_as_sqlalchemy_1_4_gives_them(engine):
+    dialect = engine.dialect
+    with engine.connect() as connection:
+        bare = SimpleNamespace(connection=connection.connection.dbapi_connection)
+        assert "sales" in dialect.get_schema_names(bare)
+        columns = dialect.get_columns(connection, "orders", None, info_cache={}, sqlstream_with={"a": "b"})
+        assert [column["name"] for column in columns][:2] == ["id", "name"]
+
+
+def test_the_type_that_sqlalchemy_1_4_has_not_is_spelled_as_ours(engine):
+    assert DOUBLE().compile(engine.dialect) == "DOUBLE"

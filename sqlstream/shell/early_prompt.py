@@ -22,8 +22,16 @@ from sqlstream.spark.tuning.standard_error import keep_stderr
 if TYPE_CHECKING:
     from sqlstream.session import Session
     from sqlstream.shell.loop import Shell
+    from sqlstream.spark.startup import SparkStart
 
 _LOOK_SECONDS = 0.1
+
+
+def start_spark(session: Session) -> SparkStart:
+    """Spark comes up while the rest is imported, which takes as long as two processors let it."""
+    from sqlstream.spark.startup import SparkStart
+
+    return SparkStart(session)
 
 
 class Arriving:
@@ -104,11 +112,14 @@ def interact_at_once(
     out = sys.stdout  # while the prompt stands, that is what writes above it
 
     def arrive() -> tuple[Shell, Completer]:
+        session = open_session()
+        start = start_spark(session)
         from sqlstream.shell.completer import completer_of
         from sqlstream.shell.loop import Shell
 
-        session = open_session()
-        return Shell(session, out, style, parameters), completer_of(session)
+        shell = Shell(session, out, style, parameters, start)
+        shell.warm_up.begin()
+        return shell, completer_of(session)
 
     arriving = Arriving(arrive)
     editor = line_editor(

@@ -30,7 +30,7 @@ from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
 from sqlstream.shell import GREETING, UNREADABLE_FILE
-from sqlstream.shell.chart import Chart, Plot
+from sqlstream.shell.chart import Chart, Plot, positions
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
@@ -82,14 +82,14 @@ class Shell:
     ) -> None:
         self._parameters = parameters or {}
         self._session = session
-        self._submitter = Submitter(session)
         self._session.also_known = submitted_jobs
         self._display = Display(out or sys.stdout, style)
         self._start = start or SparkStart(session)
+        self._submitter = Submitter(session, self._start.environment)
         self.warm_up = WarmUp(session, self._start)
         self._background = BackgroundJobs(self._fail)
         self._showing = Showing(session, self._display, self._background)
-        self._prompting = False
+        self._prompting = self._vertical = False
         self._sources: list[Path] = []
         self._began = 0.0
         self._last = self._last_query = self._last_insert = ""
@@ -232,8 +232,11 @@ class Shell:
         if command.argument == "vertical":
             self._display.expanded = False
             self._say(self._display.toggle_expanded())
-        else:
-            self._set_to(RESULT_MODE, command.argument)
+            self._vertical = True
+            return
+        self._set_to(RESULT_MODE, command.argument)
+        if self._vertical:  # by this command, which names one mode; \x holds until the next \x
+            self._vertical = self._display.expanded = False
 
     def _pset(self, command: Command) -> None:
         """How results are shown, as in psql."""
@@ -321,16 +324,15 @@ class Shell:
         (statement,) = parse_script(self._last_query)
         if not isinstance(statement, nodes.Query):
             raise wrong_command(command, "needs a query whose rows are shown, and the last one was an INSERT")
+        wait_for_spark(self._start)  # which alone knows the columns of some queries
         with self.warm_up.held():
+            try:
+                positions(plot, self._session.columns_of(self._last_query))
+            except ValueError as error:
+                raise wrong_command(command, str(error)) from None
             query = self._executed(statement, self._last_query)
             assert isinstance(query, Query)
-            try:
-                chart = Chart.of(query, plot)
-            except ValueError as error:
-                with unbroken():
-                    query.stop()
-                raise wrong_command(command, str(error)) from None
-            self._showing.draw(query, chart)
+            self._showing.draw(query, Chart.of(query, plot))
 
     def _last_of(self, command: Command) -> str:
         if not self._last:

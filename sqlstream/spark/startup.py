@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -57,6 +58,8 @@ class SparkStart:
         import sqlstream.spark.session  # noqa: F401
 
         keep_stderr()
+        self.environment = dict(os.environ)
+        """That of this process before Spark has started, which puts files of its own into it."""
         self._session = session
         self._error: Exception | None = None
         self._spark: SparkSession | None = None

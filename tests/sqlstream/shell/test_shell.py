@@ -259,6 +259,17 @@ def test_a_column_of_the_last_query_is_drawn(shell, capsys):
     assert 'SS108: "\\plot" needs a column of the query, and "m" is none: it has n' in told
 
 
+def test_what_cannot_be_drawn_is_told_before_the_query_runs(monkeypatch, capsys):
+    running = Shell(_WithoutSpark(), io.StringIO())
+    running.run("CREATE TABLE t (n BIGINT, name STRING) WITH ('connector' = 'datagen');")
+    monkeypatch.setattr(Shell, "_executed", lambda *_: pytest.fail("it ran"))
+    running._last_query = "SELECT name, COUNT(*) AS many FROM t GROUP BY name"
+    running.run("\\plot most BY name\n\\plot name\n\\plot many BY n\n")
+    told = capsys.readouterr().err
+    assert '"most" is none: it has name, many' in told and '"n" is none: it has name, many' in told
+    assert 'draws numbers, and column "name" is of type STRING' in told
+
+
 @pytest.mark.spark
 def test_insert_tells_how_many_rows_it_wrote(shell):
     running, out = shell
@@ -483,6 +494,13 @@ def test_modes_are_names_of_how_results_are_shown(capsys):
     assert running.failures == 1
     assert out == "OK\n" + "rows are shown as a line for each column\n" * 2 + "(0 rows)\n"
     assert 'value "sideways" of option "sql-client.execution.result-mode" is not accepted' in capsys.readouterr().err
+
+
+def test_another_mode_ends_the_vertical_one_and_leaves_what_x_has_set():
+    vertical = "rows are shown as a line for each column\n"
+    assert _reading("\\mode vertical\n\\mode table\n\\dv\n")[1] == f"{vertical}OK\n{VIEWS}"
+    assert _reading("\\x\n\\mode table\n\\dv\n")[1] == f"{vertical}OK\n(0 rows)\n"
+    assert _reading("\\mode vertical\n\\mode none\n\\dv\n")[1] == f"{vertical}(0 rows)\n"
 
 
 def test_catalogs_are_listed():

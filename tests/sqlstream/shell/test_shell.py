@@ -433,6 +433,16 @@ def test_texts_run_in_the_style_that_is_asked_for(style, rows, capsys):
     assert run_shell(_WithoutSpark(), commands=["SHOW NOTHING;"], style=style) == 1
 
 
+def test_nothing_but_rows_stands_among_those_that_programs_read(capsys):
+    table = "CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen');"
+    commands = [table, "\\timing", "EXPLAIN SELECT n FROM t;", "SHOW TABLES;", "\\pset format csv", "\\dt"]
+    assert run_shell(_WithoutSpark(), commands=commands, style="json") == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Output(n)\n")
+    assert told.out.endswith('[\n{"table name": "t"}\n]\ntable name\nt\n')
+    assert all(text in told.err for text in ("OK\n", "timing is on\n", "rows are written as csv\n"))
+
+
 def test_files_run_before_commands_and_quit_ends(tmp_path, capsys):
     (tmp_path / "a;b.sql").write_text("SHOW VIEWS;\nquit\nSHOW TABLES;\n")
     assert run_shell(_WithoutSpark(), [str(tmp_path / "a;b.sql")], ["\\x", "quit", "SHOW VIEWS;"]) == 0

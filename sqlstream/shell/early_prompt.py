@@ -56,6 +56,10 @@ class Arriving:
         return self._done.is_set() and self._error is not None
 
     @property
+    def pending(self) -> bool:
+        return not self._done.is_set()
+
+    @property
     def completer(self) -> Completer:
         """Waits until it is there."""
         return self._result()[1]
@@ -129,6 +133,8 @@ def interact_at_once(
         text = _first(editor, arriving)
     except EOFError:
         text = None
+    if text is None and arriving.pending:  # there is nothing to close yet; Java ends with this process
+        return 0
     shell = arriving.shell()
     try:
         if text is not None:

@@ -51,6 +51,7 @@ class WarmUp:
         self._wanted = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._spark_is_there = False
 
     def begin(self) -> None:
         """As soon as Spark is there and nothing runs, unless a setting says that there is to be none."""
@@ -70,15 +71,17 @@ class WarmUp:
             self._still_since = monotonic()
 
     def close(self) -> None:
-        """It ends, and has left nothing behind."""
+        """It ends, and has left nothing behind. Spark that is still starting is not waited for."""
         self._closed.set()
         self._wanted.set()
-        if self._thread is not None:
+        if self._thread is not None and self._spark_is_there:
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
         try:
-            if not master_of(self._start.spark).startswith("local"):
+            master = master_of(self._start.spark)
+            self._spark_is_there = True
+            if not master.startswith("local"):
                 return  # processors elsewhere are for what somebody asks for
             for _ in range(_MOST_TRIES):
                 if not self._has_pause() or self._once():

@@ -113,6 +113,17 @@ def test_it_does_not_go_on_for_ever_where_it_is_always_stopped(start):
     assert warm_up.runs == 5
 
 
+def test_who_leaves_at_once_does_not_wait_for_spark(start):
+    warm_up = Watched(WithoutSpark(), start)
+    warm_up.begin()
+    began = time.monotonic()
+    warm_up.close()
+    assert time.monotonic() - began < 5
+    start.there.set()
+    until(lambda: warm_up.is_over)
+    assert warm_up.runs == 0
+
+
 def test_a_setting_switches_it_off(start):
     session = WithoutSpark()
     session.workspace.settings.set("shell.warm-up", "false")

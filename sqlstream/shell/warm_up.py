@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STILL_SECONDS = 0.3
 """Who has typed ahead has no pause."""
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.1
 _MOST_TRIES = 5
 _CLOSE_SECONDS = 10.0
 

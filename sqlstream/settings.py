@@ -44,6 +44,7 @@ COLUMN_EXPANSION = "table.column-expansion-strategy"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
+WARM_UP = "shell.warm-up"
 
 
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])0?(\d{1,2})(?::00)?")
@@ -227,6 +228,13 @@ OPTIONS = (
         "Where INSERTs, statement sets and materialized views that are typed into the shell run. attached: in the "
         "shell, whose end stops them. detached: each as a process of its own, which goes on.",
         "attached",
+    ),
+    Option(
+        WARM_UP,
+        BOOLEAN,
+        "A shell that somebody types at runs a small query of its own once Spark on this machine is there and idle, so "
+        "that the next one starts sooner. What is asked for stops it. To be given before the first prompt.",
+        "true",
     ),
     Option(
         RESULT_MODE,

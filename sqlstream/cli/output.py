@@ -1,4 +1,4 @@
-"""How rows are written: as a table, JSON lines, CSV, or a line for each column. Each batch is flushed as it comes."""
+"""How rows are written: as a table, JSON, CSV, or a line for each column. Each batch is flushed as it comes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Protocol, TextIO
 from rich.cells import cell_len
 
 Row = Sequence[object]
-FORMATS = ("table", "jsonl", "csv", "markdown", "vertical")
+FORMATS = ("table", "json", "jsonl", "csv", "markdown", "vertical")
+FOR_PROGRAMS = ("json", "jsonl", "csv", "markdown")
+"""Those among which no other text may stand."""
 
 # A value longer than this does not widen its column for all the others.
 _WIDEST = 60
@@ -32,6 +34,8 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
     match style:
         case "table":
             return TableWriter(names, out)
+        case "json":
+            return JsonWriter(names, out)
         case "jsonl":
             return JsonLinesWriter(names, out)
         case "csv":
@@ -155,13 +159,33 @@ class JsonLinesWriter:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            values = (json_value(value) for value in row)
-            line = json.dumps(dict(zip(self._names, values, strict=True)), ensure_ascii=False)
-            self._out.write(line + "\n")
+            self._out.write(self._object(row) + "\n")
         self._out.flush()
 
     def close(self) -> None:
         self._out.flush()
+
+    def _object(self, row: Row) -> str:
+        values = (json_value(value) for value in row)
+        return json.dumps(dict(zip(self._names, values, strict=True)), ensure_ascii=False)
+
+
+class JsonWriter(JsonLinesWriter):
+    """The whole result as one list of such objects, whose rows are written as they come."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        super().__init__(names, out)
+        self._before = "[\n"
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._out.write(f"{self._before}{self._object(row)}")
+            self._before = ",\n"
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.write("[]\n" if self._before.startswith("[") else "\n]\n")
+        super().close()
 
 
 class CsvWriter:

@@ -38,10 +38,13 @@ def run_shell(
         from sqlstream.shell.early_prompt import interact_at_once
 
         return interact_at_once(session, style, parameters)
+    opened = session() if callable(session) else session
+    from sqlstream.spark.startup import SparkStart
+
+    start = SparkStart(opened)  # while the rest is imported
     from sqlstream.shell.loop import Shell, lines_of
 
-    opened = session() if callable(session) else session
-    shell = Shell(opened, style=style, parameters=parameters)
+    shell = Shell(opened, style=style, parameters=parameters, start=start)
     try:
         for name in files:
             shell.run_file(name)
@@ -56,6 +59,7 @@ def run_shell(
             if (startup := startup_file()) is not None:
                 shell.run_file(str(startup))
             completer = completer_of(opened)
+            shell.warm_up.begin()
             shell.interact(line_editor(history_file(), completer=completer, vi_keys=wants_vi_keys()))
             return 0
         shell.read(lines_of(sys.stdin.buffer))

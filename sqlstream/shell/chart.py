@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from sqlstream.cli.job_status import JobStatus
 from sqlstream.cli.live import follow_on
-from sqlstream.results import shown_rows_of
+from sqlstream.results import Columns, shown_rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,16 @@ class Plot:
         return cls(match["column"], match["by"]) if match else None
 
 
+def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
+    """Of the columns that are asked for. ValueError in words of a message where there is no such column, or where it
+    has no numbers to draw."""
+    names = tuple(name for name, _ in columns)
+    column = _position(plot.column, names)
+    if not columns[column][1].is_numeric:
+        raise ValueError(f'draws numbers, and column "{names[column]}" is of type {columns[column][1]}')
+    return column, None if plot.by is None else _position(plot.by, names)
+
+
 @dataclass
 class Chart:
     """What a query has given so far. Rows that are only added make lines, over the first column of times or else over
@@ -68,13 +78,10 @@ class Chart:
 
     @classmethod
     def of(cls, query: Query, plot: Plot) -> Chart:
-        """ValueError in words of a message where the query has no such columns, or no numbers to draw."""
+        """ValueError as of ``positions``."""
         names = query.columns[1:] if query.is_updating else query.columns
         types = query.types[1:] if query.is_updating else query.types
-        column = _position(plot.column, names)
-        if not types[column].is_numeric:
-            raise ValueError(f'draws numbers, and column "{names[column]}" is of type {types[column]}')
-        by = None if plot.by is None else _position(plot.by, names)
+        column, by = positions(plot, tuple(zip(names, types, strict=True)))
         if by is None and query.key:
             by = _position(query.key[0], names)
         times = [i for i, kind in enumerate(types) if kind.name.startswith("TIMESTAMP") and i != column]

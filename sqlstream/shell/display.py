@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TextIO
 
-from sqlstream.cli.output import PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
+from sqlstream.cli.output import FOR_PROGRAMS, PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
 from sqlstream.shell.pager import paged, pager_command
 
 _PROMPT_LINES = 2
@@ -38,9 +39,9 @@ class Display:
         return self.file is None and self.terminal.isatty()
 
     def say(self, text: str) -> None:
-        """An answer, which stands where results do."""
-        self.out.write(text + "\n")
-        self.out.flush()
+        """An answer, which stands where results do, but for those that programs read."""
+        read_by_program = self.style in FOR_PROGRAMS and not self.is_live
+        _write(sys.stderr if read_by_program else self.out, text + "\n")
 
     def writer(self, names: Sequence[str]) -> Writer:
         """Of one result with columns of these names."""
@@ -112,7 +113,7 @@ class Display:
         """Through the pager where it is longer than the terminal."""
         command = self.pager_in_use if text.count("\n") > shutil.get_terminal_size().lines - _PROMPT_LINES else None
         if command is None:
-            return self.say(text.removesuffix("\n"))
+            return _write(self.out, text)
         with paged(command) as out:
             out.write(text)
         return None
@@ -128,3 +129,8 @@ class Display:
             if skipped and isinstance(writer, PagedWriter):
                 writer.skip(skipped)
             writer.close()
+
+
+def _write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()

@@ -22,8 +22,16 @@ from sqlstream.spark.tuning.standard_error import keep_stderr
 if TYPE_CHECKING:
     from sqlstream.session import Session
     from sqlstream.shell.loop import Shell
+    from sqlstream.spark.startup import SparkStart
 
 _LOOK_SECONDS = 0.1
+
+
+def start_spark(session: Session) -> SparkStart:
+    """Spark comes up while the rest is imported, which takes as long as two processors let it."""
+    from sqlstream.spark.startup import SparkStart
+
+    return SparkStart(session)
 
 
 class Arriving:
@@ -46,6 +54,10 @@ class Arriving:
     @property
     def failed(self) -> bool:
         return self._done.is_set() and self._error is not None
+
+    @property
+    def pending(self) -> bool:
+        return not self._done.is_set()
 
     @property
     def completer(self) -> Completer:
@@ -104,11 +116,14 @@ def interact_at_once(
     out = sys.stdout  # while the prompt stands, that is what writes above it
 
     def arrive() -> tuple[Shell, Completer]:
+        session = open_session()
+        start = start_spark(session)
         from sqlstream.shell.completer import completer_of
         from sqlstream.shell.loop import Shell
 
-        session = open_session()
-        return Shell(session, out, style, parameters), completer_of(session)
+        shell = Shell(session, out, style, parameters, start)
+        shell.warm_up.begin()
+        return shell, completer_of(session)
 
     arriving = Arriving(arrive)
     editor = line_editor(
@@ -118,6 +133,8 @@ def interact_at_once(
         text = _first(editor, arriving)
     except EOFError:
         text = None
+    if text is None and arriving.pending:  # there is nothing to close yet; Java ends with this process
+        return 0
     shell = arriving.shell()
     try:
         if text is not None:

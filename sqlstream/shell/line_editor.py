@@ -6,16 +6,17 @@ The prompt stands before the rest of the product is imported, so this module imp
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -133,7 +134,29 @@ def sql_lexer() -> Lexer:
 
 
 class HistoryWithoutSecrets(FileHistory):
-    """Statements with secrets are remembered while the shell runs, and not written to the file."""
+    """Statements with secrets are remembered while the shell runs, and not written to the file.
+
+    What other shells have written meanwhile is there at the next prompt.
+    """
+
+    def __init__(self, filename: str) -> None:
+        super().__init__(filename)
+        self._file = Path(filename)
+        self._read_bytes = 0
+
+    def load_history_strings(self) -> Iterable[str]:
+        self._read_bytes = self._size()
+        return super().load_history_strings()
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        self._take_of_others()
+        async for string in super().load():
+            yield string
+
+    def append_string(self, string: str) -> None:
+        self._take_of_others()
+        super().append_string(string)
+        self._read_bytes = self._size()
 
     def store_string(self, string: str) -> None:
         from sqlstream.secrets import shown_script
@@ -141,6 +164,28 @@ class HistoryWithoutSecrets(FileHistory):
         if shown_script(string) == string:
             with suppress(OSError):  # a full disk ends no shell
                 super().store_string(string)
+
+    def _size(self) -> int:
+        with suppress(OSError):
+            return self._file.stat().st_size
+        return self._read_bytes
+
+    def _take_of_others(self) -> None:
+        """The newest stands first."""
+        if not self._loaded or self._size() <= self._read_bytes:
+            return
+        with suppress(OSError), self._file.open("rb") as file:
+            file.seek(self._read_bytes)
+            written = file.read()
+            self._read_bytes += len(written)
+            self._loaded_strings[:0] = [*_entries(written.decode("utf-8", "replace"))][::-1]
+
+
+def _entries(written: str) -> Iterator[str]:
+    """What a part of the file holds: lines behind ``+``, with others between the entries."""
+    for of_entry, lines in groupby(written.splitlines(), lambda line: line.startswith("+")):
+        if of_entry:
+            yield "\n".join(line[1:] for line in lines)
 
 
 def is_finished(text: str) -> bool:
@@ -158,7 +203,7 @@ def _bindings(offered: Callable[[], str | None]) -> KeyBindings:
     def _tab(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text((offered() or "").strip())
 
-    @bindings.add("enter")
+    @bindings.add("enter", filter=~is_searching)  # there it takes what was found
     def _enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:

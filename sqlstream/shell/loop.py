@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -29,7 +30,7 @@ from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
 from sqlstream.shell import GREETING, UNREADABLE_FILE
-from sqlstream.shell.chart import Chart, Plot
+from sqlstream.shell.chart import Chart, Plot, positions
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
@@ -40,6 +41,7 @@ from sqlstream.shell.lineage import COLUMNS, lineage_rows
 from sqlstream.shell.showing import Showing
 from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
 from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
+from sqlstream.shell.warm_up import WarmUp
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.statements.defining import define
 from sqlstream.udfs.texts import reason_of
@@ -67,6 +69,7 @@ class Shell:
     """Runs statements one after the other in one session. ``failures`` counts those that went wrong.
 
     ``style``: how rows are written, one of ``cli.output.FORMATS``. ``parameters``: what stands for ``${NAME}``.
+    ``start``: of Spark, where it has begun.
     """
 
     def __init__(
@@ -75,16 +78,18 @@ class Shell:
         out: TextIO | None = None,
         style: str = "table",
         parameters: Mapping[str, str] | None = None,
+        start: SparkStart | None = None,
     ) -> None:
         self._parameters = parameters or {}
         self._session = session
-        self._submitter = Submitter(session)
         self._session.also_known = submitted_jobs
         self._display = Display(out or sys.stdout, style)
-        self._start = SparkStart(session)
+        self._start = start or SparkStart(session)
+        self._submitter = Submitter(session, self._start.environment)
+        self.warm_up = WarmUp(session, self._start)
         self._background = BackgroundJobs(self._fail)
         self._showing = Showing(session, self._display, self._background)
-        self._prompting = False
+        self._prompting = self._vertical = False
         self._sources: list[Path] = []
         self._began = 0.0
         self._last = self._last_query = self._last_insert = ""
@@ -227,8 +232,11 @@ class Shell:
         if command.argument == "vertical":
             self._display.expanded = False
             self._say(self._display.toggle_expanded())
-        else:
-            self._set_to(RESULT_MODE, command.argument)
+            self._vertical = True
+            return
+        self._set_to(RESULT_MODE, command.argument)
+        if self._vertical:  # by this command, which names one mode; \x holds until the next \x
+            self._vertical = self._display.expanded = False
 
     def _pset(self, command: Command) -> None:
         """How results are shown, as in psql."""
@@ -316,15 +324,15 @@ class Shell:
         (statement,) = parse_script(self._last_query)
         if not isinstance(statement, nodes.Query):
             raise wrong_command(command, "needs a query whose rows are shown, and the last one was an INSERT")
-        query = self._executed(statement, self._last_query)
-        assert isinstance(query, Query)
-        try:
-            chart = Chart.of(query, plot)
-        except ValueError as error:
-            with unbroken():
-                query.stop()
-            raise wrong_command(command, str(error)) from None
-        self._showing.draw(query, chart)
+        wait_for_spark(self._start)  # which alone knows the columns of some queries
+        with self.warm_up.held():
+            try:
+                positions(plot, self._session.columns_of(self._last_query))
+            except ValueError as error:
+                raise wrong_command(command, str(error)) from None
+            query = self._executed(statement, self._last_query)
+            assert isinstance(query, Query)
+            self._showing.draw(query, Chart.of(query, plot))
 
     def _last_of(self, command: Command) -> str:
         if not self._last:
@@ -380,20 +388,24 @@ class Shell:
         try:
             for statement in parse_script(text):
                 began = time.monotonic()
-                if isinstance(statement, nodes.Query | nodes.Insert):
-                    self._last_query = to_sql(statement)
-                if isinstance(statement, Submitted):
-                    self._last_insert = to_sql(statement)
-                if isinstance(statement, Submitted) and self._session.workspace.settings[JOBS_OF_SHELL] == "detached":
-                    self._start_alone(statement)
-                    self._define_alone(statement, text)
-                else:
-                    self._showing.show(statement, self._executed(statement, text), self._began)
-                    self._submitter.remember(statement)
+                self._statement(statement, text)
                 if self._display.timing:
                     self._tell(self._display.took(began))
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
+
+    def _statement(self, statement: Statement, text: str) -> None:
+        if isinstance(statement, nodes.Query | nodes.Insert):
+            self._last_query = to_sql(statement)
+        if isinstance(statement, Submitted):
+            self._last_insert = to_sql(statement)
+        if isinstance(statement, Submitted) and self._session.workspace.settings[JOBS_OF_SHELL] == "detached":
+            self._start_alone(statement)
+            self._define_alone(statement, text)
+            return
+        with self.warm_up.held() if needs_spark(statement) else nullcontext():
+            self._showing.show(statement, self._executed(statement, text), self._began)
+        self._submitter.remember(statement)
 
     def _executed(self, statement: Statement, text: str) -> Rows | Query | Job:
         self._began = time.monotonic()
@@ -425,6 +437,7 @@ class Shell:
 
     def close(self) -> None:
         """Tell of background jobs that failed, then stop all."""
+        self.warm_up.close()
         self._background.end()
         self._background.tell()
         self._submitter.close()

@@ -59,7 +59,9 @@ class Showing:
                 self._show_query(result)
             case Job():
                 self._show_job(result)
-            case Rows() if is_text(statement) or result.columns == ("result",):
+            case Rows() if result.columns == ("result",):
+                self._display.say(plain_text(result))
+            case Rows() if is_text(statement):
                 self._display.show_text(plain_text(result) + "\n")
             case Rows():
                 self._display.show_text(self._display.as_text(result.columns, result.shown()))

@@ -55,12 +55,11 @@ _WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
 class Submitter:
     """Starts INSERTs of a session in processes of their own. ``remember`` gets each statement that has gone well."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, environment: Mapping[str, str] | None = None) -> None:
         self._session = session
         self._definitions = Definitions()
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._environment = dict(os.environ)
-        """As it was before Spark started here, which puts files of this process into it."""
+        self._environment = dict(os.environ if environment is None else environment)
 
     def remember(self, statement: nodes.Statement) -> None:
         self._definitions.add(statement, self._session.workspace.catalog)

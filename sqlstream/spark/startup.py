@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from sqlstream.spark.connect import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sqlstream.session import Session
 
 
@@ -49,9 +52,17 @@ class SparkStart:
     """
 
     def __init__(self, session: Session) -> None:
+        # Imported before the thread starts, as PySpark's modules import each other in circles.
+        import pyspark.sql  # noqa: F401
+
+        import sqlstream.spark.session  # noqa: F401
+
         keep_stderr()
+        self.environment = dict(os.environ)
+        """That of this process before Spark has started, which puts files of its own into it."""
         self._session = session
         self._error: Exception | None = None
+        self._spark: SparkSession | None = None
         self._seconds = 0.0
         self._thread = Thread(target=self._start, name="sqlstream-start", daemon=True)
         self._thread.start()
@@ -61,16 +72,23 @@ class SparkStart:
         if self._error is not None:
             raise self._error
 
+    @property
+    def spark(self) -> SparkSession:
+        """Waits until it is there, too."""
+        self.wait()
+        assert self._spark is not None
+        return self._spark
+
     def advice(self) -> str | None:
         """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
         from sqlstream.spark.tuning.archived_classes import advice
 
-        return None if is_connect(self._session.spark) else advice(self._seconds)
+        return None if is_connect(self.spark) else advice(self._seconds)
 
     def _start(self) -> None:
         begin = time.monotonic()
         try:
-            self._session.spark  # noqa: B018
+            self._spark = self._session.spark
             self._seconds = time.monotonic() - begin
         except Exception as error:
             self._error = error

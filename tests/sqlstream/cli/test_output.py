@@ -85,6 +85,17 @@ def test_values_are_spelled(value, text, as_json):
     assert json.loads(_written("jsonl", ["v"], [(value,)])) == {"v": as_json}
 
 
+def test_json_is_one_list_whatever_comes():
+    out = io.StringIO()
+    writer = writer_for("json", ["a", "a"], out)
+    writer.write([(1, "ü")])
+    writer.write([])
+    writer.write([(None, 2), (3, 4)])
+    writer.close()
+    assert json.loads(out.getvalue()) == [{"a": 1, "a_2": "ü"}, {"a": None, "a_2": 2}, {"a": 3, "a_2": 4}]
+    assert _written("json", ["a"], []) == "[]\n"
+
+
 def test_json_keeps_columns_of_the_same_name():
     assert _written("jsonl", ["a", "a"], [(1, 2)]) == '{"a": 1, "a_2": 2}\n'
 

@@ -12,7 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from sqlstream.shell.early_prompt import Arriving
+from sqlstream.shell.early_prompt import Arriving, interact_at_once
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("sqlglot", "lark", "pandas", "pyarrow", "pyspark", "sqlstream.session", "sqlstream.planner")
@@ -80,3 +80,14 @@ def test_a_wrong_option_ends_the_prompt_with_its_message(tmp_path):
     finally:
         shell.close()
     assert shell.exitstatus == 2
+
+
+def test_who_leaves_at_once_waits_for_nothing(monkeypatch):
+    def left(*_: object) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sqlstream.shell.early_prompt._first", left)
+    monkeypatch.setattr("sqlstream.shell.early_prompt.line_editor", lambda *_, **__: None)
+    monkeypatch.setattr("sqlstream.shell.early_prompt.history_file", lambda: None)
+    monkeypatch.setattr(Arriving, "shell", lambda self: pytest.fail("it waited"))
+    assert interact_at_once(lambda: pytest.fail("nothing was opened"), "table") == 0

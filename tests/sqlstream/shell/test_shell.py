@@ -259,6 +259,17 @@ def test_a_column_of_the_last_query_is_drawn(shell, capsys):
     assert 'SS108: "\\plot" needs a column of the query, and "m" is none: it has n' in told
 
 
+def test_what_cannot_be_drawn_is_told_before_the_query_runs(monkeypatch, capsys):
+    running = Shell(_WithoutSpark(), io.StringIO())
+    running.run("CREATE TABLE t (n BIGINT, name STRING) WITH ('connector' = 'datagen');")
+    monkeypatch.setattr(Shell, "_executed", lambda *_: pytest.fail("it ran"))
+    running._last_query = "SELECT name, COUNT(*) AS many FROM t GROUP BY name"
+    running.run("\\plot most BY name\n\\plot name\n\\plot many BY n\n")
+    told = capsys.readouterr().err
+    assert '"most" is none: it has name, many' in told and '"n" is none: it has name, many' in told
+    assert 'draws numbers, and column "name" is of type STRING' in told
+
+
 @pytest.mark.spark
 def test_insert_tells_how_many_rows_it_wrote(shell):
     running, out = shell
@@ -422,6 +433,16 @@ def test_texts_run_in_the_style_that_is_asked_for(style, rows, capsys):
     assert run_shell(_WithoutSpark(), commands=["SHOW NOTHING;"], style=style) == 1
 
 
+def test_nothing_but_rows_stands_among_those_that_programs_read(capsys):
+    table = "CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen');"
+    commands = [table, "\\timing", "EXPLAIN SELECT n FROM t;", "SHOW TABLES;", "\\pset format csv", "\\dt"]
+    assert run_shell(_WithoutSpark(), commands=commands, style="json") == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Output(n)\n")
+    assert told.out.endswith('[\n{"table name": "t"}\n]\ntable name\nt\n')
+    assert all(text in told.err for text in ("OK\n", "timing is on\n", "rows are written as csv\n"))
+
+
 def test_files_run_before_commands_and_quit_ends(tmp_path, capsys):
     (tmp_path / "a;b.sql").write_text("SHOW VIEWS;\nquit\nSHOW TABLES;\n")
     assert run_shell(_WithoutSpark(), [str(tmp_path / "a;b.sql")], ["\\x", "quit", "SHOW VIEWS;"]) == 0
@@ -483,6 +504,13 @@ def test_modes_are_names_of_how_results_are_shown(capsys):
     assert running.failures == 1
     assert out == "OK\n" + "rows are shown as a line for each column\n" * 2 + "(0 rows)\n"
     assert 'value "sideways" of option "sql-client.execution.result-mode" is not accepted' in capsys.readouterr().err
+
+
+def test_another_mode_ends_the_vertical_one_and_leaves_what_x_has_set():
+    vertical = "rows are shown as a line for each column\n"
+    assert _reading("\\mode vertical\n\\mode table\n\\dv\n")[1] == f"{vertical}OK\n{VIEWS}"
+    assert _reading("\\x\n\\mode table\n\\dv\n")[1] == f"{vertical}OK\n(0 rows)\n"
+    assert _reading("\\mode vertical\n\\mode none\n\\dv\n")[1] == f"{vertical}(0 rows)\n"
 
 
 def test_catalogs_are_listed():

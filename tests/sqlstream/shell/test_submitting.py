@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 import sys
 import time
@@ -20,6 +21,7 @@ from sqlstream.jobs.records.submitted_job import submitted_jobs
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.loop import Shell
 from sqlstream.shell.statements import rest_of, split
+from sqlstream.spark.startup import SparkStart
 from tests.sqlstream.jobs.records.written import GONE
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark
 
@@ -100,6 +102,20 @@ def test_secrets_reach_the_process_and_no_file(process: Path) -> None:
     files = [path for path in submission.folder.iterdir() if path.is_file()]
     assert len(files) >= 3 and not [path for path in files if "hunter2" in path.read_text()]
     assert stat.S_IMODE(submission.folder.stat().st_mode) == 0o700
+
+
+def test_files_that_spark_needs_for_its_start_are_none_of_the_process(process: Path, monkeypatch) -> None:
+    class Starting(WithoutSpark):
+        @property
+        def spark(self) -> Any:
+            monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file gone")
+
+    start = SparkStart(session := Starting())
+    start.wait()  # long before the shell is there
+    assert os.environ["PYSPARK_SUBMIT_ARGS"]
+    shell = Shell(session, io.StringIO(), start=start)
+    assert "PYSPARK_SUBMIT_ARGS" not in shell._submitter._environment
+    shell.close()
 
 
 def test_the_setting_makes_all_inserts_jobs_of_their_own(process: Path, capsys) -> None:

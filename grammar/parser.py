@@ -63,7 +63,7 @@ class SqlStreamParser(TableParser):
     def _parse_query_modifiers(self, this: Any) -> Any:
         if not isinstance(this, self.MODIFIABLES):
             return this
-        if not isinstance(this, exp.Select | exp.Values) or this.args.get("from_"):
+        if not isinstance(this, exp.Select | exp.Values | exp.SetOperation) or this.args.get("from_"):
             self._sources(this)
         if not isinstance(this, exp.Query | exp.Values):
             return this

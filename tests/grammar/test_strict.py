@@ -70,6 +70,7 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT g('99' => 1)", 'unexpected "=>"', "=>"),
         ("SELECT CAST(a AS INTERVAL DAY TO)", "an interval needs a unit behind TO", "TO"),
         ("SELECT CAST(a AS INTERVAL DAY(3) TO /* */)", "an interval needs a unit behind TO", "TO"),
+        ("SELECT a FROM t UNION SELECT o JOIN s", 'unexpected "JOIN"', "JOIN"),
         ("SELECT 1e400", '"1e400" is out of the range of a DOUBLE', "1e400"),
         ("SELECT * FROM f(TABLE t, +DESCRIPTOR(s))", "DESCRIPTOR is an argument of a table function", "("),
         ("SELECT a QUALIFY b EMIT CHANGES", '"EMIT" needs a FROM', "EMIT CHANGES"),

@@ -62,14 +62,14 @@ def test_ctrl_c_is_heeded_where_its_exception_is_lost(monkeypatch):
             time.sleep(1)
 
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
-    pressed = Pressed()
+    pressed, before = Pressed(), signal.getsignal(signal.SIGINT)
     feed = iter(Feed(iter(tables(1, 2)), pressed))
     with remembering(pressed):
         assert next(feed).num_rows == 1
         Garbage()
         with pytest.raises(KeyboardInterrupt):
             next(feed)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_rows_go_on_where_they_were_left():

@@ -216,7 +216,7 @@ class StrictParser(SparkParser):
     def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
         """A name in backticks is no type; nor is ``ARRAY(…)`` or ``ARRAY[…]`` in an expression, which sqlglot would
         read twice at each level of calls inside each other."""
-        start = self._curr
+        start, index = self._curr, self._index
         call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type in _OPENING
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
@@ -225,6 +225,9 @@ class StrictParser(SparkParser):
         before = self._tokens[self._index - 1].token_type if self._index else None
         # Spark's would forget the lengths of texts outside of CREATE TABLE, and look through each type at each level.
         kind = self._multiset() or Parser._parse_types(self, check_func, *args, **kwargs)
+        if check_func and self._prev.token_type == TokenType.R_PAREN and self._curr.token_type == TokenType.COLON:
+            self._retreat(index)  # JSON(a):b, which sqlglot takes for a type and one of its fields
+            return None
         is_schema = args[0] if args else kwargs.get("schema", False)
         if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
             raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")

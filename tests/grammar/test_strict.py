@@ -135,6 +135,7 @@ def test_several_values_behind_a_when_are_as_many_branches():
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT JSON(d):i, k = ENUM(d):i.x FROM t",
         "SELECT ~ ~a, - -a, ~-a FROM t",
         "SELECT g(`x y` => 1, b => 2)",
         "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY a ORDER BY ts MEASURES B.x AS x PATTERN (B) DEFINE B AS TRUE)",

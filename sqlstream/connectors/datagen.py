@@ -26,6 +26,7 @@ from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.spark.internals import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -186,6 +187,7 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
     # The workers of a remote cluster need not have this package installed.
     cloudpickle.register_pickle_by_value(datagen_source)  # type: ignore[no-untyped-call]
     spark = environment.spark
+    make_active(spark)
     spark.dataSource.register(datagen_source.RowNumbers)
     values = CONNECTOR.values(table)
     reader = spark.readStream.format(datagen_source.RowNumbers.name()).option("rate", values["rows-per-second"])

@@ -19,6 +19,7 @@ PROBES: tuple[tuple[str, str], ...] = (
     ("pyspark.SparkContext", "_active_spark_context"),
     ("pyspark.SparkContext", "_ensure_initialized"),
     ("pyspark.SparkContext", "_jvm"),
+    ("pyspark.sql.SparkSession", "_get_j_spark_session_class"),
     ("pyspark.logger.PySparkLogger", "getLogger"),
 )
 """Classes and their attributes."""
@@ -47,6 +48,15 @@ def attribute(value: object, *names: str) -> Any:
 def java_of(spark: SparkSession) -> Any:
     """The Java of a session that runs in this process, as py4j shows it."""
     return attribute(spark, "sparkContext", "_jvm")
+
+
+def make_active(spark: SparkSession) -> None:
+    """Lets Java take the session for that of this thread, as creating a DataFrame does: where a thread has another one,
+    Spark refuses sources in Python that only the other one knows, because their names exist."""
+    sessions: Callable[[Any], Any] | None = attribute(type(spark), "_get_j_spark_session_class")
+    session, jvm = attribute(spark, "_jsparkSession"), java_of(spark)
+    if sessions is not None and session is not None and jvm is not None:
+        sessions(jvm).setActiveSession(session)
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:

@@ -20,7 +20,7 @@ from tests.planner.physical.spark_plans import expected, seen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A block that runs with restarts is a streaming query there; straight through, bounded jobs must give the same.
 
-    Of those that run straight through alone, ``make test`` streams each file's first and every third.
+    Of those that run straight through alone, ``make test`` streams each file's first and every fourth.
     """
     blocks = [item for item in items if isinstance(item, GoldenItem)]
     restarted = {(item.path, item.index) for item in blocks if item.restart}
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (item.path, item.index) in restarted:
             item.streaming = False
         else:
-            item.streaming = item.streaming and (ALL or alone[item.path] % 3 == 0)
+            item.streaming = item.streaming and (ALL or alone[item.path] % 4 == 0)
             alone[item.path] += 1
 
 

@@ -34,7 +34,7 @@ fail: a suite is added here together with the operators that it judges."""
 _WHOLE = {"flink-lookup-join"}
 """Large suites of which every case runs, because tests say what comes of each."""
 
-_SMALL, _LEAST = 12, 4
+_SMALL, _LEAST = 12, 3
 
 
 def files_of(*suites: str) -> list[Path]:
@@ -48,7 +48,7 @@ def due_files() -> list[Path]:
 
 
 def files_to_run() -> list[Path]:
-    """The cases that tests run: of suites with more than ``_SMALL`` in SQL, ``_LEAST`` and a fifteenth of those; below
+    """The cases that tests run: of suites with more than ``_SMALL`` in SQL, ``_LEAST`` and a twentieth of those; below
     SQL, where no case needs Spark, all."""
     due = due_files()
     if ALL:
@@ -69,7 +69,7 @@ def _left_out(suite: str, paths: list[Path]) -> list[Path]:
     """All but a sample, which goes by names: a new case takes the place of one old case at most."""
     if suite in _WHOLE or len(paths) <= _SMALL:
         return []
-    return sorted(paths, key=_checksum)[_LEAST + len(paths) // 15 :]
+    return sorted(paths, key=_checksum)[_LEAST + len(paths) // 20 :]
 
 
 def _checksum(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -137,3 +138,11 @@ def test_an_endless_table_goes_on(make_table, environment, tmp_path) -> None:
         assert sum(sizes) >= 100 and all(size % 50 == 0 for size in sizes)
     finally:
         query.stop()
+
+
+def test_each_of_several_sessions_of_spark_has_the_source(make_table, environment) -> None:
+    read, table = connector("datagen").read, make_table("datagen", "n BIGINT")
+    assert read is not None
+    other = environment.spark.newSession()
+    for spark in (environment.spark, other, environment.spark, other):
+        assert read(replace(environment, spark=spark), table, ("n",)).isStreaming

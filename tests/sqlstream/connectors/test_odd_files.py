@@ -285,7 +285,12 @@ def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
 @pytest.mark.spark
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize(
-    ("statement", "format"), [*product(SINKS.values(), ("json", "csv", "parquet")), (OF_WINDOWS, "parquet")]
+    ("statement", "format"),
+    [
+        *product(SINKS.values(), ("json", "parquet")),
+        (OF_WINDOWS, "parquet"),
+        *(pytest.param(statement, "csv", marks=pytest.mark.long) for statement in SINKS.values()),  # as json
+    ],
 )
 def test_no_file_that_is_deleted_between_listing_and_reading_is_lost(
     statement: str,

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
 
-from examples.views.served import SHOPS, Seen
+from examples.views.served import SHOPS, Seen, Watcher
 
 _ROWS = (
     r"""SELECT (SELECT MAX(epoch) FROM sqlstream_epochs WHERE target ~ '\mtotals\M'), shop, n, newest FROM totals;"""
@@ -111,19 +110,12 @@ class SeenByPsql(Seen):
             self.visible[number] = now
 
 
-class PsqlReader:
-    """Reads the view again and again until stopped, as ``Reader`` does through psycopg."""
+class PsqlReader(Watcher):
+    """Reads the view through psql, as ``Reader`` does through psycopg."""
 
-    def __init__(self, url: str, pause_s: float = 0.02) -> None:
+    def __init__(self, url: str) -> None:
         self.seen = SeenByPsql()
-        self._url, self._pause_s = url, pause_s
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
+        super().__init__(url)
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -155,11 +156,10 @@ class Seen:
     broken: int = 0
 
 
-class Reader:
-    """Reads the view again and again through psycopg until stopped, as a dashboard does."""
+class Watcher(ABC):
+    """Looks at the view again and again, on a thread of its own, until stopped."""
 
     def __init__(self, url: str, pause_s: float = 0.02) -> None:
-        self.seen = Seen()
         self._url, self._pause_s = url, pause_s
         self._stopped = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -168,6 +168,18 @@ class Reader:
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Until ``_stopped``, ``_pause_s`` between two looks."""
+
+
+class Reader(Watcher):
+    """Reads the view through psycopg, as a dashboard does."""
+
+    def __init__(self, url: str) -> None:
+        self.seen = Seen()
+        super().__init__(url)
 
     def _run(self) -> None:
         import psycopg

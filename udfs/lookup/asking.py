@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from functools import partial
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.lookup.answers import AnswerShape
@@ -37,6 +38,9 @@ OPENING_S = 120.0
 """How long, where TIMEOUT is not longer, a source may take to open before the keys that wait for it fail."""
 
 NOT_OPEN = "SS436"
+
+Answers = Sequence[Sequence[Row] | BaseException]
+"""By key, in the order in which they were asked for."""
 
 
 class Cancelled(Exception):
@@ -158,10 +162,26 @@ class Asker:
         attempt = Attempt(requests, lane, self._loop.time())
         for request in requests:
             request.attempt = attempt
-        if self._client is not None:
-            self._begin(attempt)
         requests[0].meter.sent(lane.in_flight)
-        attempt.task = self._loop.create_task(self._run(attempt))
+        attempt.task = self._loop.create_task(self._answers(attempt))
+        # A task that is cancelled before its first step never runs: what must come after it stands outside.
+        attempt.task.add_done_callback(partial(self._ended, attempt))
+
+    async def _answers(self, attempt: Attempt) -> Answers:
+        requests = attempt.requests
+        try:
+            client = self._client
+            if client is None:
+                client = self._client = await self._opened()
+            self._begin(attempt)
+            returned = await client.ask([request.key for request in requests])
+            return self.shape.checked(len(requests), returned)
+        except asyncio.CancelledError:
+            if attempt.cancelled:
+                raise
+            return [Cancelled("the request was cancelled")] * len(requests)
+        except Exception as error:
+            return [error] * len(requests)
 
     def _begin(self, attempt: Attempt) -> None:
         attempt.begun = self._loop.time()
@@ -176,23 +196,11 @@ class Asker:
         if request.background:
             self._left.add(request)
 
-    async def _run(self, attempt: Attempt) -> None:
-        requests = attempt.requests
-        answers: Sequence[Sequence[Row] | BaseException]
-        try:
-            client = self._client
-            if client is None:
-                client = self._client = await self._opened()
-                self._begin(attempt)
-            returned = await client.ask([request.key for request in requests])
-            answers = self.shape.checked(len(requests), returned)
-        except asyncio.CancelledError:
-            answers = () if attempt.cancelled else [Cancelled("the request was cancelled")] * len(requests)
-        except Exception as error:
-            answers = [error] * len(requests)
+    def _ended(self, attempt: Attempt, task: asyncio.Task[Answers]) -> None:
         attempt.lane.in_flight -= 1
-        requests[0].meter.took(self._loop.time() - attempt.begun)
-        for request, answer in zip(requests, answers, strict=False):
+        attempt.requests[0].meter.took(self._loop.time() - attempt.begun)
+        answers = () if task.cancelled() else task.result()
+        for request, answer in zip(attempt.requests, answers, strict=False):
             self._settle(request, answer)
         self._pump(attempt.lane)
 

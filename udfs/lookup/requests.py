@@ -67,7 +67,7 @@ class Attempt:
         self.lane = lane
         self.begun = begun
         self.cancelled = False
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
 
 
 class Lane:

@@ -250,6 +250,20 @@ def test_time_runs_from_the_opening_on(desk):
     assert asking.asker.is_idle
 
 
+def test_time_runs_for_what_is_asked_in_the_step_that_ends_the_opening(desk):
+    asking = desk(Script(values(1, 2), after(100)), timeout_ms=30, **NULL)
+    opened = asking.asker.source.open
+
+    async def ask_and_open():
+        asking.ask(2)
+        return await opened()
+
+    asking.asker._open_client = ask_and_open
+    asking.ask(1)
+    asking.run()
+    assert asking.answers == [(30, key, LookupOutcome((), counted=("timeouts",))) for key in (1, 2)]
+
+
 @pytest.mark.parametrize(("timeout_ms", "seconds"), [(30, 120), (300_000, 300)])
 def test_opening_has_a_bound_of_its_own(desk, timeout_ms, seconds):
     asking = desk(Script(values(1), open_takes=10_000_000), timeout_ms=timeout_ms, on_error=OnError.TO)
@@ -283,6 +297,16 @@ def test_waiters_that_are_forgotten_give_their_requests_up(desk):
     assert asking.script.cancelled == [(1,), (2,)]
     assert asking.script.keys_asked == [(1,), (2,)]
     assert asking.asker.is_idle
+
+
+def test_what_is_forgotten_before_its_question_is_sent_leaves_its_place_to_others(desk):
+    asking = desk(Script(values(1, 2), after(10)), capacity=1)
+    asking.ask(1)
+    asking.asker.forget(asking.waiters)
+    asking.ask(2)
+    asking.run()
+    assert asking.rows == [(10, 2, [(2, "v2")])]
+    assert asking.script.keys_asked == [(2,)]
 
 
 def test_waiters_that_have_their_answers_are_forgotten_with_the_others(desk):

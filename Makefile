@@ -8,6 +8,7 @@ SUPERSET_VENV ?= .venv-superset
 # Tests run in so many processes, each with a Spark session of its own: make PROCESSES=4 test
 PROCESSES ?= 3
 IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+USUAL = -m "not long" --restarts fifth
 READY := $(VENV)/.ready
 # More words for those that measure: make BENCH="--rows 5000000 --keys 10000" bench-sql
 BENCH ?=
@@ -22,8 +23,9 @@ check: lint types test-fast ## lint, types and the tests that need no Spark (the
 demo: java $(READY) ## run a query over a year of real departures, end to end
 	@$(BIN)/python -m examples.flights.demo
 
-test: java $(READY) $(ARCHIVE) ## every test but the long ones, in three processes (PROCESSES=n)
-	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not long" --restarts fifth
+test: java $(READY) $(ARCHIVE) ## every test but the long ones, in three processes (PROCESSES=n); what fails, once more alone
+	@$(BIN)/python -m pytest $(IN_PROCESSES) $(USUAL) || { echo "What failed runs once more, alone:"; \
+		$(BIN)/python -m pytest $(USUAL) --last-failed --last-failed-no-failures none; }
 
 test-all: java $(READY) $(ARCHIVE) ## all tests, with all restarts, cases of peers and examples: twice as long
 	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest $(IN_PROCESSES)

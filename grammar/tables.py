@@ -11,7 +11,7 @@ from sqlglot.tokens import TokenType
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import Carrier, add_clause, table_clauses_of
 from sqlstream.grammar.clauses import ClauseParser
-from sqlstream.grammar.failures import ORDER, failure, token_span
+from sqlstream.grammar.failures import ORDER, failure, token_span, unexpected
 from sqlstream.grammar.language import openings
 from sqlstream.grammar.modifiers import clause_field
 from sqlstream.grammar.spans import mark, span_of
@@ -23,6 +23,9 @@ NOT_AN_ALIAS = frozenset({"ALIGN", "EMIT", "EVICT", "LOOKUP", "TRIGGER"})
 _FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
 _WORDS = frozenset({TokenType.TABLE, TokenType.VAR})
 _BEFORE_A_TABLE = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA})
+_COMMA = "comma"
+"""What a join by a comma remembers: where that is."""
+_NO_COMMA = "Write JOIN for the comma, or the condition right behind the table of the JOIN."
 _AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 
@@ -173,13 +176,28 @@ class TableParser(ClauseParser):
     # --- joins ---
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
-        """A table must follow a comma; sqlglot would swallow the error in it."""
+        """A table follows a comma, a condition follows ON, which belongs to a JOIN: sqlglot swallows the errors."""
         if self._curr.token_type != TokenType.COMMA:
             read = super()._parse_join
-            return self._marked(lambda: read(*args, **kwargs))
+            join = self._marked(lambda: read(*args, **kwargs))
+            if join is not None and self._prev.token_type == TokenType.ON:
+                raise unexpected(self._curr or None, self._prev, ["CONDITION"])
+            nested = join.this.args.get("joins") if join is not None else None
+            if comma := next((other.meta[_COMMA] for other in nested or () if _COMMA in other.meta), None):
+                raise failure("ON and USING belong to a JOIN, and a comma stands before it", comma, hint=_NO_COMMA)
+            return join
         self._advance()
         comma = self._prev
         table = self._parse_table(alias_tokens=kwargs.get("alias_tokens"))
         if table is None or span_of(table) is None:
             raise failure("a table must follow the comma", token_span(comma))
-        return self.expression(exp.Join(this=table))
+        join = self.expression(exp.Join(this=table))
+        join.meta[_COMMA] = token_span(comma)
+        return join
+
+    def _parse_using_identifiers(self) -> Any:
+        names = super()._parse_using_identifiers()
+        if not names:
+            at = self._prev if self._prev.token_type == TokenType.R_PAREN else self._curr
+            raise unexpected(at or None, self._prev or None, ["IDENT"])
+        return names

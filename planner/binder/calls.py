@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.functions import arities
@@ -154,7 +155,7 @@ def _check_count(node: exp.Expr, name: str, context: Context) -> None:
     """SS207 where a function of Spark's gets too few or too many arguments; other forms of calls have their own."""
     if isinstance(node, exp.Count) and node.this is None:
         context.wrong("SS207", 'function "count" takes at least 1 argument, not 0', node, "Write COUNT(*).")
-    if not isinstance(node, exp.Anonymous):
+    if not isinstance(node, exp.Anonymous | JsonCall):
         return
     distinct = [e for e in node.expressions if isinstance(e, exp.Distinct)]
     count = len(node.expressions) + sum(len(e.expressions) - 1 for e in distinct)

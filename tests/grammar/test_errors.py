@@ -139,6 +139,14 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
 @pytest.mark.parametrize(
     ("text", "head", "hint"),
     [
+        ("SELECT a FROM t JOIN u ON", "SS101: unexpected end of the statement", "Expected an expression."),
+        ("SELECT a FROM t JOIN u ON WHERE a", 'SS101: unexpected "WHERE"', "Expected an expression."),
+        ("SELECT a FROM t JOIN u USING ()", 'SS101: unexpected ")"', "Expected a name."),
+        (
+            "SELECT a FROM t JOIN u, v ON a = b",
+            "SS101: ON and USING belong to a JOIN, and a comma stands before it",
+            "Write JOIN for the comma, or the condition right behind the table of the JOIN.",
+        ),
         ("SELECT a FORM t", 'SS101: unexpected "t"', "Did you mean FROM instead of FORM?"),
         ("SELECT * FORM t", 'SS101: unexpected "FORM"', "Did you mean FROM instead of FORM?"),
         ("SELECT a, * form t", 'SS101: unexpected "form"', "Did you mean FROM instead of FORM?"),

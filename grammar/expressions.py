@@ -40,6 +40,13 @@ def _json_call(name: str) -> Callable[[ExpressionParser], Any]:
     return lambda self: self.json_call(name)
 
 
+def _any(self: ExpressionParser) -> Any:
+    values = self._parse_bitwise()
+    if values is None or (isinstance(values, exp.Tuple) and not values.expressions):
+        raise unexpected((self._curr or None) if values is None else self._prev, self._prev, ["CONDITION"])
+    return self.expression(exp.Any(this=values))
+
+
 def _plain_string(self: ExpressionParser, token: Token) -> Any:
     literal = self.expression(exp.Literal.string(token.text), token)
     if self.sql[token.start : token.start + 1] == '"':
@@ -119,7 +126,8 @@ class ExpressionParser(CaseParser, JsonParser):
         TokenType.UNICODE_STRING: _unicode_string,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+        **{name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")},
+        "ANY": _any,
     }
 
     def raise_error(self, message: str, token: Any = None) -> None:
@@ -179,11 +187,7 @@ class ExpressionParser(CaseParser, JsonParser):
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
             this = self._parse_respect_or_ignore_nulls(this)  # Flink has it before FILTER, Spark behind
-        window = super()._parse_window(this, alias=alias)
-        frame = window.args.get("spec") if isinstance(window, exp.Window) else None
-        if frame is not None and not frame.args.get("end"):
-            frame.set("end", "CURRENT ROW")  # as SQL completes a frame that has a start only
-        return window
+        return super()._parse_window(this, alias=alias)
 
     # --- literals ---
 

@@ -18,8 +18,12 @@ from sqlstream.grammar.rounding import RoundedTime
 
 # Spark's generator rewrites these into other queries; here they print as they were written.
 _REWRITTEN = frozenset(
-    {exp.Array, exp.AtTimeZone, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.From, exp.GroupConcat, exp.Select,
-     exp.StrPosition, exp.Table, exp.Unnest, exp.WithinGroup}
+    {exp.Array, exp.AtTimeZone, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.From, exp.GroupConcat, exp.Pivot,
+     exp.Select, exp.StrPosition, exp.Table, exp.Unnest, exp.WithinGroup}
+)  # fmt: skip
+
+_TYPES_OF_SPARK = frozenset(
+    {exp.DType.TEXT, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPTZ}
 )  # fmt: skip
 
 
@@ -41,12 +45,12 @@ class SqlStreamGenerator(SparkGenerator):
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
+    SUPPORTS_BETWEEN_FLAGS = True
     WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
 
+    # Types of other systems, which are refused later, keep their names.
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
-        **SparkGenerator.TYPE_MAPPING,
-        exp.DType.TIME: "TIME",
-        exp.DType.VARBINARY: "VARBINARY",
+        kind: name for kind, name in SparkGenerator.TYPE_MAPPING.items() if kind in _TYPES_OF_SPARK
     }
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         **{kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN},
@@ -55,6 +59,7 @@ class SqlStreamGenerator(SparkGenerator):
             f"{self.normalize_func(e.args['name'])}({self.sql(e, 'this')} TO {e.args['unit']})"
         ),
         JsonCall: lambda self, e: f"{self.normalize_func(e.name)}({json_call_text(e, self.sql)})",
+        exp.CurrentUser: lambda self, e: "CURRENT_USER",  # with parentheses it is another node
         exp.BitwiseNot: lambda self, e: _sign("~", self.sql(e, "this")),
         exp.Kwarg: lambda self, e: f"{quote_name(e.name)} => {self.sql(e, 'expression')}",
         PathInto: lambda self, e: f"{self.sql(e, 'this')}:{steps_behind_colon(e.args['expression'])}",
@@ -96,6 +101,10 @@ class SqlStreamGenerator(SparkGenerator):
         clauses = clauses_of(query)
         return "".join(self.clause(c) for c in (clauses.trigger, clauses.evict, clauses.late_data))
 
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        """Spark's writes some as other functions."""
+        return Generator.cast_sql(self, expression, safe_prefix)
+
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         """A function of a database is named with it."""
         name = expression.name
@@ -115,10 +124,21 @@ class SqlStreamGenerator(SparkGenerator):
         return super().query_modifiers(expression, *sqls) + self.clause(clauses_of(expression).emit)
 
     def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
-        return super().table_sql(expression, sep) + self.table_clauses(expression)
+        return self._with_clauses(expression, sep, super().table_sql)
 
     def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
-        return super().subquery_sql(expression, sep) + self.table_clauses(expression)
+        return self._with_clauses(expression, sep, super().subquery_sql)
+
+    def _with_clauses(self, table: Any, sep: str, printed: Callable[[Any, str], str]) -> str:
+        """A table in parentheses holds what it is joined with; its own clauses stand before that."""
+        clauses = self.table_clauses(table)
+        if not clauses:
+            return printed(table, sep)
+        behind = {key: table.args.pop(key, None) for key in ("joins", "laterals")}
+        text = printed(table, sep) + clauses
+        table.args.update(behind)
+        joins = self.indent(self.expressions(table, key="joins", sep="", flat=True), skip_first=True)
+        return text + joins + self.expressions(table, key="laterals", sep="")
 
     def lateral_sql(self, expression: exp.Lateral) -> str:
         alias = expression.args.get("alias")

@@ -23,9 +23,18 @@ from sqlstream.errors import Span
 
 @dataclass(frozen=True)
 class Node:
-    """``span`` points into the text of the script."""
+    """``span`` points into the text of the script.
+
+    The hash depends on the class, too: sqlglot takes trees, which hold nodes, for equal where their hashes are.
+    """
 
     span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        cls.__hash__ = Node._hash  # type: ignore[assignment]  # dataclass leaves alone what stands in the class
+
+    def _hash(self) -> int:
+        return hash((type(self), *(value for name, value in vars(self).items() if name != "span")))
 
 
 # --- measures -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
 from sqlstream.errors import Span
 from sqlstream.grammar import driver
@@ -19,6 +19,7 @@ from sqlstream.grammar.modifiers import BEHIND_A_SET_OPERATION, clause_field, mo
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.grammar.tables import TableParser
 
+_BEST_OF_EACH = "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY a) <= n."
 _BEFORE_A_KEY = frozenset({TokenType.GROUP_BY, TokenType.COMMA, TokenType.ALL, TokenType.DISTINCT, TokenType.L_PAREN})
 _Last = tuple[int, str]
 """Rank and word of the modifier before."""
@@ -111,15 +112,14 @@ class SqlStreamParser(TableParser):
         token = self._curr
         read: Callable[[Any], tuple[str, Any]] = self.QUERY_MODIFIER_PARSERS[token.token_type]
         key, expression = read(self)
-        if isinstance(expression, exp.Fetch):
-            expression = _limit(expression, token)
         if not expression:
             raise unexpected(token, self._prev or None, [])
         if not isinstance(this, exp.Select) and key not in BEHIND_A_SET_OPERATION:
             raise failure(f'"{token.text.upper()}" must stand in a SELECT', token_span(token), ORDER)
         if this.args.get(key):
             raise failure(f'"{token.text.upper()}" is given twice', token_span(token), ORDER)
-        reached = _in_order(key, token.text.upper(), token_span(token), last)
+        place = "offset" if token.token_type == TokenType.FETCH else key  # FETCH may stand on either side of OFFSET
+        reached = _in_order(place, token.text.upper(), token_span(token), last)
         this.set(key, expression)
         if key == "group":
             _lift_window(this, expression)
@@ -127,6 +127,29 @@ class SqlStreamParser(TableParser):
             this.set("offset", exp.Offset(expression=expression.args["offset"]))
             expression.set("offset", None)
         return reached
+
+    def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
+        """``FETCH FIRST n ROWS ONLY`` is ``LIMIT n``. There is no TOP, for which sqlglot asks here, too."""
+        if top:
+            return None
+        token = self._curr
+        fetches = not skip_limit_token and token.token_type == TokenType.FETCH
+        if fetches and self._next.token_type not in (TokenType.FIRST, TokenType.NEXT):
+            raise unexpected(self._next or None, token, [])
+        limit: Any = super()._parse_limit(this, skip_limit_token=skip_limit_token)
+        if limit is this:
+            return this
+        options = limit.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            message = f"{token.text.upper()} with PERCENT or TIES is not part of the dialect"
+            raise failure(message, token_span(token), hint="Write LIMIT n.")
+        if limit.expressions:
+            raise failure("LIMIT … BY is not part of the dialect", token_span(token), hint=_BEST_OF_EACH)
+        if (options is not None) != fetches:
+            raise unexpected(self._curr or None if fetches else self._prev, self._prev, [])
+        if not fetches:
+            return limit
+        return exp.Limit(this=this, expression=limit.args.get("count") or exp.Literal.number(1))
 
     # --- set operations and groups ---
 
@@ -182,14 +205,6 @@ def _in_order(key: str, word: str, span: Span, last: _Last) -> _Last:
     if rank < last[0]:
         raise failure(f'"{word}" must stand before "{last[1]}"', span, ORDER)
     return rank, word
-
-
-def _limit(fetch: exp.Fetch, token: Token) -> exp.Limit:
-    """``FETCH FIRST n ROWS ONLY`` is ``LIMIT n``."""
-    options = fetch.args.get("limit_options")
-    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-        raise failure("FETCH with PERCENT or TIES is not part of the dialect", token_span(token), hint="Write LIMIT n.")
-    return exp.Limit(expression=fetch.args.get("count") or exp.Literal.number(1))
 
 
 def _lift_window(select: exp.Expr, group: exp.Group) -> None:

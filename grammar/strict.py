@@ -6,8 +6,9 @@ sqlglot reads more than it can print: the tree of such a text would print as ano
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from math import isinf
 from typing import Any, ClassVar
 
@@ -38,15 +39,22 @@ _INSIDE_A_TYPE = frozenset({TokenType.COMMA, TokenType.LT})
 _OPENING_A_TYPE = frozenset({TokenType.LT, TokenType.L_PAREN, TokenType.L_BRACKET})
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
+_ENDS = ("start", "end")
 _WORD = re.compile(r"\w+")
 _NOT_WORDS = frozenset({
     TokenType.NUMBER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING,
     TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING,
 })  # fmt: skip
 _TEXTS = frozenset({exp.DType.CHAR, exp.DType.VARCHAR})
+_SYNONYMS = {
+    exp.DType.DATETIME: exp.DType.TIMESTAMPTZ,
+    exp.DType.NCHAR: exp.DType.CHAR,
+    exp.DType.NVARCHAR: exp.DType.VARCHAR,
+}
 _SIZES = {
     exp.DType.DECIMAL: 2,
-    **dict.fromkeys((exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR, exp.DType.BINARY), 1),
+    **dict.fromkeys((exp.DType.CHAR, exp.DType.VARCHAR, exp.DType.BINARY), 1),
     **dict.fromkeys((exp.DType.VARBINARY, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ), 1),
     **dict.fromkeys((exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ), 1),
 }
@@ -57,6 +65,7 @@ _TIMES = frozenset({
 _DIGITS_OF_A_SECOND = 6
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
+_OVER = "Write OVER (PARTITION BY k ORDER BY ts)."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
@@ -124,6 +133,8 @@ class StrictParser(SparkParser):
         **SparkParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: _without_plus(self._parse_unary()),
     }
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}  # LIST is a name like others
+    TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {}
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: read for token, read in SparkParser.PLACEHOLDER_PARSERS.items() if token != TokenType.L_BRACE
@@ -169,6 +180,15 @@ class StrictParser(SparkParser):
         if isinstance(name, exp.Identifier) and self._prev.token_type not in self.ID_VAR_TOKENS:
             name.set("quoted", True)
         return name
+
+    def _parse_column_reference(self) -> Any:
+        """ALL is no column: behind SELECT or inside of a call it would be another word."""
+        token, before = self._curr, self._prev
+        column = super()._parse_column_reference()
+        is_all = isinstance(column, exp.Column) and token.token_type == TokenType.ALL
+        if is_all and before.token_type != TokenType.ORDER_BY:
+            raise failure('unexpected "ALL"', token_span(token), hint="A column of that name stands in backticks.")
+        return column
 
     def _parse_table_part(self, schema: bool = False) -> Any:
         """A name stands before and behind each dot; ``a..b`` is another system's."""
@@ -236,6 +256,7 @@ class StrictParser(SparkParser):
                 self._interval_digits(kind.this)
             if before in _INSIDE_A_TYPE and self._match_text_seq("NOT", "NULL"):
                 kind.set("nullable", False)
+            kind.set("this", _SYNONYMS.get(kind.this, kind.this))
             if kind.this in _TEXTS and not kind.expressions:
                 kind.set("this", exp.DType.TEXT)
             kind = self._collected(kind)
@@ -361,7 +382,9 @@ class StrictParser(SparkParser):
             words = self.dialect.tokenize(extract.this.name)
             if [word.token_type for word in words] == [TokenType.VAR]:
                 extract.set("this", exp.Var(this=words[0].text.upper()))
-        if isinstance(extract, exp.Extract) and not (isinstance(extract.this, exp.Var) and extract.this.name):
+        if isinstance(extract, exp.Extract) and not (
+            isinstance(extract.this, exp.Var) and _WORD.fullmatch(extract.this.name)
+        ):
             raise failure("EXTRACT needs the name of a unit", token_span(token), hint=_EXTRACT)
         return extract
 
@@ -404,16 +427,56 @@ class StrictParser(SparkParser):
             raise failure("TABLESAMPLE has no methods", token_span(self._prev), hint="Write TABLESAMPLE (n PERCENT).")
         return sample
 
+    def _parse_between(self, this: Any) -> Any:
+        begin = self._index
+        between = super()._parse_between(this)
+        if all(token.token_type != TokenType.AND for token in self._read_since(begin, depth=0)):
+            raise unexpected(self._curr or None, self._prev or None, ["AND"])
+        return between
+
+    def _parse_partition_by(self) -> Any:
+        keys = super()._parse_partition_by()
+        if not keys and self._prev.token_type == TokenType.PARTITION_BY:
+            raise unexpected(self._curr or None, self._prev, ["CONDITION"])
+        return keys
+
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
         if isinstance(this, exp.Window):
             raise unexpected(self._curr or None, self._prev or None, [])
+        begin = self._index
         window = super()._parse_window(this, alias)
-        spec = window.args.get("spec") if isinstance(window, exp.Window) else None
-        if spec is not None and spec.args.get("start") is None:
-            raise failure("a frame needs a start", token_span(self._prev), hint=_FRAME)
-        if spec is not None and spec.args.get("end") is None:  # it prints so
-            spec.set("end", "CURRENT ROW")
+        if not isinstance(window, exp.Window):
+            return window
+        if self._prev.token_type == TokenType.OVER or window.args.get("first") is not None:
+            raise failure("OVER needs a window", token_span(self._prev), hint=_OVER)
+        spec = window.args.get("spec")
+        if spec is not None:
+            inside = [token.text.upper() for token in self._read_since(begin, depth=1)]
+            self._check_frame(spec, (spec.args["kind"].upper(), "BETWEEN") in pairwise(inside))
+            if spec.args.get("end") is None:  # it prints so
+                spec.set("end", "CURRENT ROW")
         return window
+
+    def _check_frame(self, spec: exp.Expr, has_between: bool) -> None:
+        defect = None
+        if spec.args.get("start") is None:
+            defect = "a frame needs a start"
+        elif has_between != (spec.args.get("end") is not None):
+            defect = "a frame has a start alone, or BETWEEN a start AND an end"
+        elif any(spec.args.get(end) not in (None, "CURRENT ROW") and not spec.args.get(f"{end}_side") for end in _ENDS):
+            defect = "PRECEDING or FOLLOWING must stand behind what a frame begins or ends with"
+        elif spec.args.get("exclude") is not None:
+            defect = "EXCLUDE in a frame is not part of the dialect"
+        if defect is not None:
+            raise failure(defect, token_span(self._prev), hint=_FRAME)
+
+    def _read_since(self, begin: int, depth: int) -> Iterator[Token]:
+        """The tokens read since then that stand in so many parentheses."""
+        level = 0
+        for token in self._tokens[begin : self._index]:
+            level += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+            if level == depth:
+                yield token
 
     def _parse_per(self, this: Any) -> Any:
         return this

@@ -51,7 +51,8 @@ class TableParser(ClauseParser):
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
         """``TABLE t`` is all of t; behind it come what a query of a table may have, such as UNION."""
-        named = self._next.token_type in self.ID_VAR_TOKENS or self._next.token_type == TokenType.IDENTIFIER
+        follows = self._next.token_type
+        named = follows == TokenType.IDENTIFIER or (follows in self.ID_VAR_TOKENS and follows != TokenType.DESCRIBE)
         if self._curr.token_type != TokenType.TABLE or not named or self._prev.token_type in _BEFORE_A_TABLE:
             return super()._parse_select(*args, **kwargs)
         start = self._curr

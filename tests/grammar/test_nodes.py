@@ -27,6 +27,12 @@ def _five_seconds() -> exp.Expression:
     return exp.Interval(this=exp.Literal.string("5"), unit=exp.var("SECOND"))
 
 
+def test_trees_differ_where_nodes_of_other_classes_hold_the_same() -> None:
+    """sqlglot compares trees by their hashes."""
+    both = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.v AS v PATTERN (A (B {} C)) DEFINE A AS v > 1)"
+    assert parse_query(both.format("")) != parse_query(both.format("|"))
+
+
 def test_a_frame_with_a_start_only_ends_at_the_current_row() -> None:
     short = parse_query("SELECT SUM(a) OVER (ORDER BY b ROWS 5 PRECEDING) FROM t")
     assert short == parse_query("SELECT SUM(a) OVER (ORDER BY b ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) FROM t")

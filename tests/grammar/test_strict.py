@@ -8,6 +8,9 @@ from sqlglot import exp
 from sqlstream.errors import ParseError
 from sqlstream.grammar import parse_query, parse_script, to_sql
 
+_NO_SIDE = "PRECEDING or FOLLOWING must stand behind what a frame begins or ends with"
+_NO_BETWEEN = "a frame has a start alone, or BETWEEN a start AND an end"
+_TIES = "with PERCENT or TIES is not part of the dialect"
 _TINY = "1e-9999999999999999999BD"
 
 
@@ -17,6 +20,28 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT v FROM bids GROUP BY k TUMBLE(ts, INTERVAL '1' DAY)", 'a comma must stand before "TUMBLE"', "TUMBLE"),
         ("SELECT 1e-9999999999999999999BD", '"1e-9999999999999999999" is out of the range of a DECIMAL', _TINY),
         ("SELECT SUM(a) OVER (ORDER BY b RANGE) FROM t", "a frame needs a start", ")"),
+        ("SELECT SUM(a) OVER (ORDER BY b ROWS 1) FROM t", _NO_SIDE, ")"),
+        ("SELECT SUM(a) OVER (ORDER BY b ROWS BETWEEN CURRENT ROW AND 1) FROM t", _NO_SIDE, ")"),
+        ("SELECT SUM(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING) FROM t", _NO_BETWEEN, ")"),
+        ("SELECT SUM(a) OVER (ORDER BY b ROWS 1 PRECEDING AND 2 FOLLOWING) FROM t", _NO_BETWEEN, ")"),
+        (
+            "SELECT SUM(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE TIES) FROM t",
+            "EXCLUDE in a frame is not part of the dialect",
+            ")",
+        ),
+        ("SELECT SUM(a) OVER FROM t", "OVER needs a window", "OVER"),
+        ("SELECT SUM(a) OVER (PARTITION BY) FROM t", 'unexpected ")"', ")"),
+        ("SELECT a BETWEEN 1 2 FROM t", 'unexpected "FROM"', "FROM"),
+        ("SELECT a = ANY () FROM t", 'unexpected ")"', ")"),
+        ("SELECT a, ALL FROM t", 'unexpected "ALL"', "ALL"),
+        ("SELECT EXTRACT(`a b` FROM c) FROM t", "EXTRACT needs the name of a unit", "`a b`"),
+        ("TABLE DESCRIBE", 'unknown statement "TABLE"', "TABLE"),
+        ("SELECT a FROM t LIMIT 5 PERCENT", f"LIMIT {_TIES}", "LIMIT"),
+        ("SELECT a FROM t FETCH FIRST 5 ROWS WITH TIES", f"FETCH {_TIES}", "FETCH"),
+        ("SELECT a FROM t LIMIT 5 BY b", "LIMIT … BY is not part of the dialect", "LIMIT"),
+        ("SELECT a FROM t LIMIT 5 ROWS", 'unexpected "ROWS"', "ROWS"),
+        ("SELECT a FROM t FETCH 5 ROWS ONLY", 'unexpected "5"', "5"),
+        ("SELECT FETCH FIRST 5 ROWS ONLY a FROM t", 'unexpected "FETCH"', "FETCH"),
         ("SELECT CAST(a AS DECIMAL(20, 0x1F))", '"0x1F" is not a number of the dialect', "0x1F"),
         ("SELECT CAST(a AS DECIMAL(10, 0.5))", '"0.5" is not a whole number', "0.5"),
         ("SELECT CAST(a AS DECIMAL(10, 2, 1))", "type DECIMAL takes 2 numbers in parentheses", "DECIMAL(10, 2, 1)"),

@@ -275,7 +275,8 @@ class StatementBuilder(PlanBuilder):
     def _flag(self, meta: Meta) -> bool:
         return True
 
-    temporary = if_not_exists = if_exists = or_replace = or_alter = or_refresh = with_drain = negated = extended = _flag
+    temporary = temporary_scope = if_not_exists = if_exists = or_replace = or_alter = or_refresh = with_drain = _flag
+    negated = extended = _flag
 
     def temporary_system(self, meta: Meta) -> str:
         return _SYSTEM

@@ -97,7 +97,9 @@ class ClauseParser(ExpressionParser):
         while self._curr.token_type == TokenType.COMMA and not self._at_argument(self._index + 1):
             self._advance()
             keys.append(read())
-        return [k for k in keys if k is not None]
+        if None in keys:
+            raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+        return keys
 
     def _at_argument(self, index: int) -> bool:
         return (

@@ -40,8 +40,12 @@ def _json_call(name: str) -> Callable[[ExpressionParser], Any]:
     return lambda self: self.json_call(name)
 
 
+_CALLED = frozenset({"ARRAY", "MAP"})
+"""Names that brackets call; a parameter of that name would do so, too."""
+
+
 def _any(self: ExpressionParser) -> Any:
-    values = self._parse_bitwise()
+    values = self._parse_primary() if self._curr.token_type == TokenType.L_PAREN else self._parse_bitwise()
     if values is None or (isinstance(values, exp.Tuple) and not values.expressions):
         raise unexpected((self._curr or None) if values is None else self._prev, self._prev, ["CONDITION"])
     return self.expression(exp.Any(this=values))
@@ -201,6 +205,12 @@ class ExpressionParser(CaseParser, JsonParser):
     def _parse_bracket(self, this: Any = None) -> Any:
         """``MAP['k', v]`` is Flink's constructor, whose values may be asked for; with one key it reads from a column
         named map. sqlglot calls this again for each bracket that follows."""
+        if (
+            isinstance(this, exp.Placeholder)
+            and self._curr.token_type == TokenType.L_BRACKET
+            and this.name.upper() in _CALLED
+        ):
+            raise unexpected(self._curr, self._prev, [])
         return _map_constructor(super()._parse_bracket(_map_constructor(this)))
 
     # --- strictness ---
@@ -229,6 +239,10 @@ class ExpressionParser(CaseParser, JsonParser):
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
         call = super()._parse_function_call(*args, **kwargs)
+        if isinstance(call, exp.Func) and any(
+            isinstance(e, exp.Values) and e.args.get("alias") for e in call.expressions
+        ):
+            raise failure("a list of values in a call has no name", token_span(self._prev))
         if isinstance(call, exp.Any) and isinstance(call.this, exp.UNWRAPPED_QUERIES):  # SOME, which is printed as ANY
             call.set("this", exp.Subquery(this=call.this))
         return call
@@ -324,8 +338,9 @@ class ExpressionParser(CaseParser, JsonParser):
         if self._curr.text.upper() == "TO" and self._next.text.upper() in _UNITS:
             self._advance()
             unit = exp.IntervalSpan(this=unit, expression=self._parse_unit())
-        if this.is_number:
-            this = exp.Literal.string(this.name)
+        digits = this.this if isinstance(this, exp.Neg) else this
+        if isinstance(digits, exp.Literal) and digits.is_number:
+            this = exp.Literal.string(f"{'' if digits is this else '-'}{digits.name}")
         return self.expression(exp.Interval(this=this, unit=unit))
 
     def _parse_unit(self) -> Any:

@@ -56,10 +56,7 @@ def too_deep(tokens: list[Token]) -> SyntaxFailure:
     return failure(TOO_DEEP, token_span(tokens[0]), NESTING, USE_VIEWS)
 
 
-_REFUSED = {
-    "DISTRIBUTED": "DISTRIBUTED BY is not part of the dialect.",
-    "LIKE": "CREATE TABLE … LIKE is not part of the dialect: write the columns and options out.",
-}
+_REFUSED = dict.fromkeys("@$", "Parameters are written ? or :name.")
 _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "SELECT", "VALUES")
 
 

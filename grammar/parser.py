@@ -19,7 +19,6 @@ from sqlstream.grammar.modifiers import BEHIND_A_SET_OPERATION, clause_field, mo
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.grammar.tables import TableParser
 
-_BEST_OF_EACH = "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY a) <= n."
 _BEFORE_A_KEY = frozenset({TokenType.GROUP_BY, TokenType.COMMA, TokenType.ALL, TokenType.DISTINCT, TokenType.L_PAREN})
 _Last = tuple[int, str]
 """Rank and word of the modifier before."""
@@ -127,29 +126,6 @@ class SqlStreamParser(TableParser):
             this.set("offset", exp.Offset(expression=expression.args["offset"]))
             expression.set("offset", None)
         return reached
-
-    def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
-        """``FETCH FIRST n ROWS ONLY`` is ``LIMIT n``. There is no TOP, for which sqlglot asks here, too."""
-        if top:
-            return None
-        token = self._curr
-        fetches = not skip_limit_token and token.token_type == TokenType.FETCH
-        if fetches and self._next.token_type not in (TokenType.FIRST, TokenType.NEXT):
-            raise unexpected(self._next or None, token, [])
-        limit: Any = super()._parse_limit(this, skip_limit_token=skip_limit_token)
-        if limit is this:
-            return this
-        options = limit.args.get("limit_options")
-        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            message = f"{token.text.upper()} with PERCENT or TIES is not part of the dialect"
-            raise failure(message, token_span(token), hint="Write LIMIT n.")
-        if limit.expressions:
-            raise failure("LIMIT … BY is not part of the dialect", token_span(token), hint=_BEST_OF_EACH)
-        if (options is not None) != fetches:
-            raise unexpected(self._curr or None if fetches else self._prev, self._prev, [])
-        if not fetches:
-            return limit
-        return exp.Limit(this=this, expression=limit.args.get("count") or exp.Literal.number(1))
 
     # --- set operations and groups ---
 

@@ -65,7 +65,7 @@ def _table(node: n.TableArgument, sql: Sql, enclosed: bool = False) -> str:
 def _keys(keys: tuple[exp.Expression, ...], sql: Sql, enclosed: bool) -> str:
     """In parentheses unless it is one column: a comma between keys looks like the end of the argument."""
     listed = _list(keys, sql)
-    plain = len(keys) == 1 and isinstance(_unordered(keys[0]), exp.Column | exp.Parameter)
+    plain = len(keys) == 1 and isinstance(_unordered(keys[0]), exp.Column)
     return listed if plain and not enclosed else f"({listed})"
 
 

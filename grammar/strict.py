@@ -6,9 +6,8 @@ sqlglot reads more than it can print: the tree of such a text would print as ano
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from itertools import pairwise
 from math import isinf
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Span, shortened
 from sqlstream.grammar.diagnosis import token_error
 from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_span, unexpected
+from sqlstream.grammar.forgiven import ForgivenParser
 from sqlstream.grammar.spans import mark, span_of
 
 _MODIFIERS = frozenset({
@@ -39,8 +39,9 @@ _INSIDE_A_TYPE = frozenset({TokenType.COMMA, TokenType.LT})
 _OPENING_A_TYPE = frozenset({TokenType.LT, TokenType.L_PAREN, TokenType.L_BRACKET})
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
-_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
-_ENDS = ("start", "end")
+_OF_A_FIELD = (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)
+_CONSTANTS = frozenset({TokenType.FALSE, TokenType.NULL, TokenType.TRUE})
+_OF_OTHERS = frozenset({TokenType.L_BRACE, TokenType.PARAMETER})
 _WORD = re.compile(r"\w+")
 _NOT_WORDS = frozenset({
     TokenType.NUMBER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING,
@@ -65,10 +66,8 @@ _TIMES = frozenset({
 _DIGITS_OF_A_SECOND = 6
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
-_OVER = "Write OVER (PARTITION BY k ORDER BY ts)."
-_FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
+_LATERAL = "Write LATERAL (SELECT …) AS t, or LATERAL TABLE(f(x)) AS t."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
-_FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _MOST_DIGITS = 38
 _MOST_CHARACTERS = 1_000
 _WINDOWS = frozenset({"CUMULATE", "HOP", "SESSION", "TUMBLE"})
@@ -121,7 +120,7 @@ def _without_plus(value: Any) -> Any:
     return exp.Paren(this=value) if window else value
 
 
-class StrictParser(SparkParser):
+class StrictParser(ForgivenParser):
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
         token: kind for token, kind in SparkParser.FACTOR.items() if token not in _DISTANCES
@@ -137,7 +136,7 @@ class StrictParser(SparkParser):
     TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {}
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        token: read for token, read in SparkParser.PLACEHOLDER_PARSERS.items() if token != TokenType.L_BRACE
+        token: read for token, read in SparkParser.PLACEHOLDER_PARSERS.items() if token not in _OF_OTHERS
     }
     NUMERIC_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.NUMERIC_PARSERS,
@@ -203,6 +202,8 @@ class StrictParser(SparkParser):
         if behind_dot and self._curr.token_type in (*_NOT_WORDS, TokenType.STRING, TokenType.DOT):
             text = self._curr.token_type == TokenType.STRING
             raise failure(f'unexpected "{self._curr.text}"', token_span(self._curr), hint=_NAME if text else None)
+        if behind_dot and self._curr.token_type in _CONSTANTS and self._match_set(_CONSTANTS):
+            return exp.to_identifier(self._prev.text, quoted=False)
         return super()._parse_field(any_token, *args, **kwargs)
 
     # --- literals and what stands behind them ---
@@ -248,6 +249,8 @@ class StrictParser(SparkParser):
         if check_func and self._prev.token_type == TokenType.R_PAREN and self._curr.token_type == TokenType.COLON:
             self._retreat(index)  # JSON(a):b, which sqlglot takes for a type and one of its fields
             return None
+        if isinstance(kind, exp.DataType) and self._prev.token_type == TokenType.COLLATE:
+            raise unexpected(self._curr or None, self._prev, ["IDENT"])
         is_schema = args[0] if args else kwargs.get("schema", False)
         if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
             raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")
@@ -286,7 +289,7 @@ class StrictParser(SparkParser):
     def _interval_digits(self, interval: exp.Interval) -> None:
         """``DAY(3) TO SECOND(3)``: how many digits a unit may have makes no other type."""
         self._skip_digits()
-        if self._match_text_seq("TO"):
+        if not isinstance(interval.args["unit"], exp.IntervalSpan) and self._match_text_seq("TO"):
             unit = exp.IntervalSpan(this=interval.args["unit"], expression=self._parse_var(upper=True))
             interval.set("unit", unit)
             self._skip_digits()
@@ -299,14 +302,19 @@ class StrictParser(SparkParser):
         index = self._index
         if not self._match(TokenType.L_PAREN):
             return
-        while self._match_set((TokenType.NUMBER, TokenType.COMMA)):
+        while self._match(TokenType.NUMBER) and self._match(TokenType.COMMA):
             pass
-        if index + 1 == self._index or not self._match(TokenType.R_PAREN):
+        if self._prev.token_type != TokenType.NUMBER or not self._match(TokenType.R_PAREN):
             self._retreat(index)
 
     def _parse_struct_types(self, *args: Any, **kwargs: Any) -> Any:
-        """A field, and what is said of it: Flink writes its comment without COMMENT."""
+        """A field, and what is said of it: Flink writes its comment without COMMENT. NULL says nothing."""
         field = super()._parse_struct_types(*args, **kwargs)
+        if isinstance(field, exp.ColumnDef) and (said := field.args.get("constraints")):
+            kinds = [constraint.args.get("kind") for constraint in said]
+            if not all(isinstance(kind, _OF_A_FIELD) for kind in kinds) or len(kinds) != len(set(map(type, kinds))):
+                raise failure("a field has a name, a type, NOT NULL and a comment", token_span(self._prev))
+            field.set("constraints", [c for c in said if not c.args["kind"].args.get("allow_null")])
         if isinstance(field, exp.ColumnDef) and self._match(TokenType.STRING):
             comment = exp.CommentColumnConstraint(this=exp.Literal.string(self._prev.text))
             field.append("constraints", exp.ColumnConstraint(kind=comment))
@@ -344,6 +352,10 @@ class StrictParser(SparkParser):
         test = predicate.this if isinstance(predicate, exp.Not) else predicate
         if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
             raise failure("IS needs NULL, TRUE, FALSE, JSON or DISTINCT FROM", token_span(self._prev))
+        if isinstance(predicate, exp.Dot):
+            raise failure("a condition has no fields", token_span(self._prev))
+        if isinstance(test, exp.Is) and self._prev.text.upper() == "KEYS":
+            raise failure("IS JSON has no UNIQUE KEYS", token_span(self._prev), hint="Write a IS JSON OBJECT.")
         if isinstance(test, exp.Is) and (test.expression.args.get("with_") or test.expression.args.get("unique")):
             raise failure("IS JSON has no UNIQUE KEYS", token_span(self._prev), hint="Write a IS JSON OBJECT.")
         return predicate
@@ -368,12 +380,6 @@ class StrictParser(SparkParser):
             raise failure("an array has no [from:to]", token_span(self._curr), hint="Write SLICE(a, start, length).")
         return this
 
-    def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
-        cast = super()._parse_cast(strict, safe)
-        if not isinstance(cast, exp.Cast) or cast.args.get("format") or cast.args.get("default"):
-            raise failure("a CAST is written CAST(a AS type)", token_span(self._prev), hint=_FORMAT)
-        return cast
-
     def _parse_extract(self) -> Any:
         """A word says what to extract; a text is as good, and prints as the word."""
         token = self._curr
@@ -396,21 +402,23 @@ class StrictParser(SparkParser):
     def _parse_lateral(self) -> Any:
         token = self._curr
         lateral = super()._parse_lateral()
-        if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Select | exp.SetOperation):
-            hint = "Write LATERAL (SELECT …) AS t, or LATERAL TABLE(f(x)) AS t."
-            raise failure("the query of LATERAL stands in parentheses", token_span(token), hint=hint)
+        if isinstance(lateral, exp.Lateral) and lateral.args.get("outer") and not lateral.args.get("view"):
+            raise failure("OUTER belongs to LATERAL VIEW", token_span(token), hint="Write LEFT JOIN LATERAL.")
+        read = lateral.this if isinstance(lateral, exp.Lateral) else None
+        if isinstance(read, exp.Select | exp.SetOperation | exp.Values):
+            raise failure("the query of LATERAL stands in parentheses", token_span(token), hint=_LATERAL)
+        last = read.expression if isinstance(read, exp.Dot) else read
+        if isinstance(last, exp.Identifier):
+            raise failure("LATERAL needs a call or a query", token_span(token), hint=_LATERAL)
         return lateral
 
-    def _parse_using_identifiers(self) -> Any:
-        """Columns of both sides, so without the name of a table."""
-        return self._parse_wrapped_csv(lambda: self._parse_id_var(any_token=False), optional=True)
-
     def _parse_group(self, skip_group_by_token: bool = False) -> Any:
-        """WITH ROLLUP and WITH CUBE stand once, behind keys."""
+        """WITH ROLLUP and WITH CUBE stand once, behind keys, and last."""
         group = super()._parse_group(skip_group_by_token)
         if group is not None:
             behind = [e for key in ("rollup", "cube") for e in group.args.get(key) or () if not e.expressions]
-            if len(behind) > bool(group.expressions):
+            last = self._prev.token_type in (TokenType.CUBE, TokenType.ROLLUP)
+            if len(behind) > bool(group.expressions and last):
                 raise unexpected(self._prev, None, ["CONDITION"])
         return group
 
@@ -420,66 +428,6 @@ class StrictParser(SparkParser):
         if version is not None and (version.text("kind") != "AS OF" or version.args.get("expression") is None):
             raise failure("a version of a table needs AS OF and a time", token_span(self._prev), hint=_AS_OF)
         return version
-
-    def _parse_table_sample(self, as_modifier: bool = False) -> Any:
-        sample = super()._parse_table_sample(as_modifier)
-        if sample is not None and sample.args.get("method") is not None:
-            raise failure("TABLESAMPLE has no methods", token_span(self._prev), hint="Write TABLESAMPLE (n PERCENT).")
-        return sample
-
-    def _parse_between(self, this: Any) -> Any:
-        begin = self._index
-        between = super()._parse_between(this)
-        if all(token.token_type != TokenType.AND for token in self._read_since(begin, depth=0)):
-            raise unexpected(self._curr or None, self._prev or None, ["AND"])
-        return between
-
-    def _parse_partition_by(self) -> Any:
-        keys = super()._parse_partition_by()
-        if not keys and self._prev.token_type == TokenType.PARTITION_BY:
-            raise unexpected(self._curr or None, self._prev, ["CONDITION"])
-        return keys
-
-    def _parse_window(self, this: Any, alias: bool = False) -> Any:
-        if isinstance(this, exp.Window):
-            raise unexpected(self._curr or None, self._prev or None, [])
-        begin = self._index
-        window = super()._parse_window(this, alias)
-        if not isinstance(window, exp.Window):
-            return window
-        if self._prev.token_type == TokenType.OVER or window.args.get("first") is not None:
-            raise failure("OVER needs a window", token_span(self._prev), hint=_OVER)
-        spec = window.args.get("spec")
-        if spec is not None:
-            inside = [token.text.upper() for token in self._read_since(begin, depth=1)]
-            self._check_frame(spec, (spec.args["kind"].upper(), "BETWEEN") in pairwise(inside))
-            if spec.args.get("end") is None:  # it prints so
-                spec.set("end", "CURRENT ROW")
-        return window
-
-    def _check_frame(self, spec: exp.Expr, has_between: bool) -> None:
-        defect = None
-        if spec.args.get("start") is None:
-            defect = "a frame needs a start"
-        elif has_between != (spec.args.get("end") is not None):
-            defect = "a frame has a start alone, or BETWEEN a start AND an end"
-        elif any(spec.args.get(end) not in (None, "CURRENT ROW") and not spec.args.get(f"{end}_side") for end in _ENDS):
-            defect = "PRECEDING or FOLLOWING must stand behind what a frame begins or ends with"
-        elif spec.args.get("exclude") is not None:
-            defect = "EXCLUDE in a frame is not part of the dialect"
-        if defect is not None:
-            raise failure(defect, token_span(self._prev), hint=_FRAME)
-
-    def _read_since(self, begin: int, depth: int) -> Iterator[Token]:
-        """The tokens read since then that stand in so many parentheses."""
-        level = 0
-        for token in self._tokens[begin : self._index]:
-            level += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-            if level == depth:
-                yield token
-
-    def _parse_per(self, this: Any) -> Any:
-        return this
 
     # --- hints ---
 

@@ -45,7 +45,7 @@ class TableParser(ClauseParser):
         table = self._marked(
             lambda: self._table_of_stream(alias_tokens) or self._table_function(alias_tokens) or read(*args, **kwargs)
         )
-        if isinstance(table, exp.Expression):
+        if isinstance(table, exp.Expression) and not isinstance(table, exp.Select | exp.SetOperation):
             self._table_clauses(table)
         return table
 
@@ -58,6 +58,8 @@ class TableParser(ClauseParser):
         start = self._curr
         self._advance()
         table = self._parse_table_parts()
+        if not isinstance(table.this, exp.Identifier):
+            raise unexpected(self._prev, None, ["IDENT"])
         select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
         mark(table, start.start, self._prev.end + 1)
         mark(select, start.start, self._prev.end + 1)
@@ -90,6 +92,8 @@ class TableParser(ClauseParser):
     def _parse_pivot(self) -> Any:
         pivot = super()._parse_pivot()
         if pivot is not None and pivot.args.get("unpivot"):
+            if pivot.find(exp.Values) is not None:
+                raise failure("UNPIVOT takes names of columns", token_span(self._prev))
             for name in pivot.find_all(exp.PivotAlias):
                 if name.args["alias"].is_string:  # a name all the same, and printed as one
                     name.set("alias", exp.to_identifier(name.args["alias"].name, quoted=True))
@@ -195,10 +199,3 @@ class TableParser(ClauseParser):
         join = self.expression(exp.Join(this=table))
         join.meta[_COMMA] = token_span(comma)
         return join
-
-    def _parse_using_identifiers(self) -> Any:
-        names = super()._parse_using_identifiers()
-        if not names:
-            at = self._prev if self._prev.token_type == TokenType.R_PAREN else self._curr
-            raise unexpected(at or None, self._prev or None, ["IDENT"])
-        return names

@@ -208,6 +208,6 @@ def _refused_feature(node: exp.Expr) -> str | None:
             return "quantified"
         case exp.Anonymous() if node.name.upper() == "ALL":
             return "quantified"
-        case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
+        case exp.Placeholder():
             return "parameter"
     return None

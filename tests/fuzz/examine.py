@@ -51,14 +51,22 @@ def examine(text: str, workspace: Workspace) -> Outcome:
         ("completion", lambda: expected_after(text)),
         ("check", lambda: check_script(text, workspace)),
     ]
-    if not errors:
-        steps += [("print", lambda: _print(statements)), ("format", lambda: _format(text, statements))]
     findings = [actual for step, run in steps if (actual := _attempt(step, run)) is not None]
+    findings += [] if errors else examine_syntax(text, statements)
     scratch = workspace.copy()
     for statement in statements:
         findings += _plans(statement, scratch, text)
     kind = "finding" if findings else errors[0].code if errors else _kind(text, workspace)
     return Outcome(kind, tuple(dict(findings).items()))
+
+
+def examine_syntax(text: str, statements: tuple[n.Statement, ...]) -> list[tuple[str, str]]:
+    """What is wrong with what a text without mistakes prints and formats as."""
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("print", lambda: _print(statements)),
+        ("format", lambda: _format(text, statements)),
+    ]
+    return [actual for step, run in steps if (actual := _attempt(step, run)) is not None]
 
 
 def _kind(text: str, workspace: Workspace) -> str:

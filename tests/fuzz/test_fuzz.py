@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 
 import pytest
 
+from sqlstream.grammar import parse_script_recovering, to_sql
 from tests.depth import depth
 from tests.fuzz.campaign import Campaign
-from tests.fuzz.examine import examine
+from tests.fuzz.every_word import OPTIONAL, in_every_place, without_a_word
+from tests.fuzz.examine import examine, examine_syntax
 from tests.fuzz.minimise import minimised
 from tests.fuzz.mutation import words_of
 from tests.fuzz.seeds import seeds
@@ -37,6 +40,31 @@ def test_changed_texts():
     assert campaign.groups == {}
     assert campaign.texts == _TEXTS
     assert campaign.kinds["right"] > _TEXTS // 50, "the changes leave too little that is right"
+
+
+def test_a_word_that_may_be_left_out_is_known():
+    """What parses without one of its words, and means the same then, has lost something, or the word says nothing."""
+    lost: dict[str, object] = {}
+    for seed, word, text in islice(without_a_word(), 0, None, depth(5, 1)):
+        statements, errors = parse_script_recovering(text)
+        if errors:
+            continue
+        whole, _ = parse_script_recovering(seed.text)
+        if word.upper() not in OPTIONAL and statements == whole and [*map(to_sql, statements)] == [*map(to_sql, whole)]:
+            lost[text] = f"means the same with {word}"
+        for finding in examine_syntax(text, statements):
+            lost[text] = finding
+    assert lost == {}
+
+
+def test_keywords_in_the_places_of_names():
+    found = {}
+    for text in islice(in_every_place(), 0, None, depth(7, 1)):
+        statements, errors = parse_script_recovering(text)
+        findings = [] if errors else examine_syntax(text, statements)
+        if findings:
+            found[text] = findings
+    assert found == {}
 
 
 def test_words_are_the_text():

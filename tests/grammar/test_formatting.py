@@ -240,7 +240,7 @@ def test_a_comment_in_a_long_statement_stays_beside_its_word() -> None:
     [
         ("values(1),(2)a", "VALUES\n  (1),\n  (2) AS a;\n"),
         ("SELECT d FROM x LATERAL VIEW E() `t` AS o", "SELECT\n  d\nFROM x\nLATERAL VIEW\nE() `t` AS o;\n"),
-        ("SELECT a FROM W(TABLE b PARTITION BY@R)", "SELECT\n  a\nFROM W(TABLE b PARTITION BY ${R});\n"),
+        ("SELECT a FROM W(TABLE b PARTITION BY:R)", "SELECT\n  a\nFROM W(TABLE b PARTITION BY (:R));\n"),
         ("SELECT . 5", "SELECT\n  0.5;\n"),
         ("SELECT EXTRACT('day' FROM s)", "SELECT\n  EXTRACT(DAY FROM s);\n"),
     ],
@@ -255,7 +255,7 @@ def test_rare_texts_keep_their_trees(text: str, expected: str) -> None:
     [
         ("SELECT [m AS E]", 'unexpected "AS"'),
         ("SELECT m[1 AS E]", 'unexpected "AS"'),
-        ("SELECT EXTRACT($1 FROM s)", "EXTRACT needs the name of a unit"),
+        ("SELECT EXTRACT(? FROM s)", "EXTRACT needs the name of a unit"),
         ("SELECT EXTRACT(:a FROM s)", "EXTRACT needs the name of a unit"),
         ("SELECT EXTRACT(f(x) FROM s)", "EXTRACT needs the name of a unit"),
         ("SELECT a FROM t JOIN u USING (s.TRUE)", 'unexpected "."'),

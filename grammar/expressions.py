@@ -251,6 +251,8 @@ class ExpressionParser(CaseParser, JsonParser):
         """``VALUES 1, 2 AS t(x)`` names the table, not the last value."""
         if self._curr.token_type == TokenType.L_PAREN:
             return super()._parse_value(values)
+        if not values:  # behind DISTINCT ON
+            raise unexpected(self._curr or None, self._prev or None, ["LPAR"])
         value = self._parse_disjunction()
         return exp.Tuple(expressions=[value]) if value is not None else None
 

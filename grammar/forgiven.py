@@ -19,6 +19,7 @@ from sqlstream.grammar.spans import span_of
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
 _QUERIES = frozenset({TokenType.SELECT, TokenType.VALUES, TokenType.WITH})
+_BEFORE_COLUMNS = frozenset({TokenType.ALL, TokenType.DISTINCT, TokenType.HINT})
 _BOUNDS = ("start", "end")
 _BEST_OF_EACH = "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY a) <= n."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
@@ -50,6 +51,8 @@ class ForgivenParser(SparkParser):
 
     def _parse_table_alias(self, *args: Any, **kwargs: Any) -> Any:
         begin = self._index
+        if self._curr.token_type in (TokenType.PIVOT, TokenType.UNPIVOT):
+            raise self._unexpected()
         return self._named(super()._parse_table_alias(*args, **kwargs), begin)
 
     def _named(self, parsed: Any, begin: int) -> Any:
@@ -57,13 +60,18 @@ class ForgivenParser(SparkParser):
             raise self._unexpected("IDENT")
         return parsed
 
-    def _parse_projections(self) -> Any:
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
         """There is no ``SELECT AS STRUCT``."""
-        if self._prev.token_type != TokenType.SELECT and any(
-            token.token_type == TokenType.ALIAS for token in self._tokens[max(0, self._index - 2) : self._index]
-        ):
-            raise unexpected(self._prev, None, ["CONDITION"])
-        return super()._parse_projections()
+        opening = self._tokens[self._index + 1 : self._index + 4] if self._curr.token_type == TokenType.SELECT else []
+        word = next((token for token in opening if token.token_type not in _BEFORE_COLUMNS), None)
+        if word is not None and word.token_type == TokenType.ALIAS:
+            raise unexpected(word, None, ["CONDITION"])
+        return super()._parse_select_query(*args, **kwargs)
+
+    def _parse_cte(self) -> Any:
+        if self._curr.token_type == TokenType.ALIAS:
+            raise self._unexpected("IDENT")
+        return super()._parse_cte()
 
     def _parse_star_op(self, *keywords: str) -> Any:
         begin = self._index
@@ -126,7 +134,8 @@ class ForgivenParser(SparkParser):
         window = super()._parse_window(this, alias)
         if not isinstance(window, exp.Window):
             return window
-        if self._prev.token_type == TokenType.OVER or window.args.get("first") is not None:
+        named = window.alias.upper() == "OVER"
+        if named or self._prev.token_type == TokenType.OVER or window.args.get("first") is not None:
             raise failure("OVER needs a window", token_span(self._prev), hint=_OVER)
         spec = window.args.get("spec")
         if spec is not None:
@@ -163,6 +172,11 @@ class ForgivenParser(SparkParser):
         limit: Any = super()._parse_limit(this, skip_limit_token=skip_limit_token)
         if limit is this:
             return this
+        self._check_limit(limit, token, fetches)
+        return exp.Limit(this=this, expression=limit.args.get("count") or exp.Literal.number(1)) if fetches else limit
+
+    def _check_limit(self, limit: exp.Expr, token: Token, fetches: bool) -> None:
+        """``token`` opened it."""
         options, word = limit.args.get("limit_options"), self._prev.text.upper()
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
             message = f"{token.text.upper()} with PERCENT or TIES is not part of the dialect"
@@ -173,10 +187,8 @@ class ForgivenParser(SparkParser):
             raise self._unexpected()
         if not fetches and (options is not None or word == "ONLY"):
             raise unexpected(self._prev, None, [])
-        if not fetches:
-            return limit
-        count = limit.args.get("count") or exp.Literal.number(1)
-        return exp.Limit(this=this, expression=exp.Column(this=count) if isinstance(count, exp.Identifier) else count)
+        if isinstance(limit.args.get("count"), exp.Identifier):
+            raise failure("FETCH needs a number of rows", token_span(token), hint="Write FETCH FIRST 5 ROWS ONLY.")
 
     def _parse_offset(self, this: Any = None) -> Any:
         offset: Any = super()._parse_offset(this)
@@ -200,12 +212,6 @@ class ForgivenParser(SparkParser):
     def _parse_table_hints(self) -> Any:
         """Hints of MySQL and of T-SQL."""
         return None
-
-    def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
-        table = super()._parse_table_parts(*args, **kwargs)
-        if self._curr.token_type in (TokenType.STAR, TokenType.L_BRACKET):
-            raise self._unexpected()
-        return table
 
     def _parse_table_sample(self, as_modifier: bool = False) -> Any:
         sample = super()._parse_table_sample(as_modifier)

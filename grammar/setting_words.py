@@ -31,8 +31,10 @@ def _as_text(text: str, tokens: list[Token]) -> list[Token]:
     """The tokens as one text, but where one of them is a text already."""
     if not tokens or any(token.token_type in (TokenType.STRING, TokenType.EQ) for token in tokens):
         return tokens
-    first, last = tokens[0], tokens[-1]
-    whole = Token(TokenType.STRING, _written(text, tokens), first.line, first.col, first.start, last.end)
+    first, last, written = tokens[0], tokens[-1], _written(text, tokens)
+    if "/*" in written or "--" in written:  # a comment would become a part of it
+        return tokens
+    whole = Token(TokenType.STRING, written, first.line, first.col, first.start, last.end)
     whole.comments.extend(comment for token in tokens for comment in token.comments)
     return [whole]
 

@@ -67,6 +67,7 @@ _DIGITS_OF_A_SECOND = 6
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
 _LATERAL = "Write LATERAL (SELECT …) AS t, or LATERAL TABLE(f(x)) AS t."
+_NAMED_SO = "A column of that name stands in backticks."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _MOST_DIGITS = 38
 _MOST_CHARACTERS = 1_000
@@ -114,8 +115,11 @@ def _enclosed(value: Any) -> Any:
     return exp.Paren(this=value) if isinstance(value, _WHOLE_CONDITIONS) else value
 
 
-def _without_plus(value: Any) -> Any:
+def _without_plus(self: StrictParser) -> Any:
     """``+a`` is a; a call with the name of a window would print as the window among the keys of GROUP BY."""
+    value = self._parse_unary()
+    if value is None or isinstance(value, exp.Select | exp.SetOperation):
+        raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
     window = isinstance(value, exp.Anonymous) and value.name.upper() in _WINDOWS
     return exp.Paren(this=value) if window else value
 
@@ -130,7 +134,7 @@ class StrictParser(ForgivenParser):
     }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.UNARY_PARSERS,
-        TokenType.PLUS: lambda self: _without_plus(self._parse_unary()),
+        TokenType.PLUS: _without_plus,
     }
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}  # LIST is a name like others
     TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {}
@@ -186,7 +190,7 @@ class StrictParser(ForgivenParser):
         column = super()._parse_column_reference()
         is_all = isinstance(column, exp.Column) and token.token_type == TokenType.ALL
         if is_all and before.token_type != TokenType.ORDER_BY:
-            raise failure('unexpected "ALL"', token_span(token), hint="A column of that name stands in backticks.")
+            raise failure('unexpected "ALL"', token_span(token), hint=_NAMED_SO)
         return column
 
     def _parse_table_part(self, schema: bool = False) -> Any:
@@ -246,8 +250,8 @@ class StrictParser(ForgivenParser):
         before = self._tokens[self._index - 1].token_type if self._index else None
         # Spark's would forget the lengths of texts outside of CREATE TABLE, and look through each type at each level.
         kind = self._multiset() or Parser._parse_types(self, check_func, *args, **kwargs)
-        if check_func and self._prev.token_type == TokenType.R_PAREN and self._curr.token_type == TokenType.COLON:
-            self._retreat(index)  # JSON(a):b, which sqlglot takes for a type and one of its fields
+        if check_func and self._is_no_type(kind):
+            self._retreat(index)
             return None
         if isinstance(kind, exp.DataType) and self._prev.token_type == TokenType.COLLATE:
             raise unexpected(self._curr or None, self._prev, ["IDENT"])
@@ -266,6 +270,11 @@ class StrictParser(ForgivenParser):
             mark(kind, start.start, self._prev.end + 1)
             _check_sizes(kind, Span(start.start, self._prev.end + 1))
         return kind
+
+    def _is_no_type(self, kind: Any) -> bool:
+        """sqlglot takes JSON(a):b for a type and one of its fields, and LIST in an expression is a name like others."""
+        colon = self._prev.token_type == TokenType.R_PAREN and self._curr.token_type == TokenType.COLON
+        return colon or (isinstance(kind, exp.DataType) and kind.this == exp.DType.LIST)
 
     def _multiset(self) -> exp.DataType | None:
         """``MULTISET<T>`` is a map of its elements to how often they are in it, as Flink keeps it."""
@@ -310,6 +319,8 @@ class StrictParser(ForgivenParser):
     def _parse_struct_types(self, *args: Any, **kwargs: Any) -> Any:
         """A field, and what is said of it: Flink writes its comment without COMMENT. NULL says nothing."""
         field = super()._parse_struct_types(*args, **kwargs)
+        if self._prev.token_type == TokenType.CONSTRAINT:
+            raise unexpected(self._curr or None, self._prev, ["IDENT"])
         if isinstance(field, exp.ColumnDef) and (said := field.args.get("constraints")):
             kinds = [constraint.args.get("kind") for constraint in said]
             if not all(isinstance(kind, _OF_A_FIELD) for kind in kinds) or len(kinds) != len(set(map(type, kinds))):
@@ -404,6 +415,11 @@ class StrictParser(ForgivenParser):
         lateral = super()._parse_lateral()
         if isinstance(lateral, exp.Lateral) and lateral.args.get("outer") and not lateral.args.get("view"):
             raise failure("OUTER belongs to LATERAL VIEW", token_span(token), hint="Write LEFT JOIN LATERAL.")
+        alias = lateral.args.get("alias") if isinstance(lateral, exp.Lateral) else None
+        if alias is not None and isinstance(alias.this, exp.Placeholder):
+            raise failure(
+                "the alias of a table must be a name", token_span(token), hint="Write LATERAL VIEW f(a) t AS b."
+            )
         read = lateral.this if isinstance(lateral, exp.Lateral) else None
         if isinstance(read, exp.Select | exp.SetOperation | exp.Values):
             raise failure("the query of LATERAL stands in parentheses", token_span(token), hint=_LATERAL)
@@ -417,6 +433,8 @@ class StrictParser(ForgivenParser):
         group = super()._parse_group(skip_group_by_token)
         if group is not None:
             behind = [e for key in ("rollup", "cube") for e in group.args.get(key) or () if not e.expressions]
+            if any(isinstance(key, exp.Column) and key.sql() == "LIMIT" for key in group.expressions):
+                raise failure('unexpected "LIMIT"', token_span(self._prev), hint=_NAMED_SO)
             last = self._prev.token_type in (TokenType.CUBE, TokenType.ROLLUP)
             if len(behind) > bool(group.expressions and last):
                 raise unexpected(self._prev, None, ["CONDITION"])

@@ -91,9 +91,9 @@ class TableParser(ClauseParser):
 
     def _parse_pivot(self) -> Any:
         pivot = super()._parse_pivot()
+        if pivot is not None and any(field.find(exp.Values) for field in pivot.args.get("fields") or ()):
+            raise failure("IN of PIVOT and UNPIVOT takes no VALUES", token_span(self._prev))
         if pivot is not None and pivot.args.get("unpivot"):
-            if pivot.find(exp.Values) is not None:
-                raise failure("UNPIVOT takes names of columns", token_span(self._prev))
             for name in pivot.find_all(exp.PivotAlias):
                 if name.args["alias"].is_string:  # a name all the same, and printed as one
                     name.set("alias", exp.to_identifier(name.args["alias"].name, quoted=True))
@@ -131,6 +131,8 @@ class TableParser(ClauseParser):
         table = super()._parse_table_parts(*args, **kwargs)
         if isinstance(table, exp.Table) and not kwargs.get("schema"):
             self._table_hint(table)
+        if self._curr.token_type in (TokenType.STAR, TokenType.L_BRACKET):
+            raise unexpected(self._curr, self._prev, [])
         return table
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:

@@ -169,11 +169,18 @@ class ForgivenParser(SparkParser):
             raise unexpected(self._next or None, token, [])
         if not skip_limit_token and token.token_type == TokenType.LIMIT and self._next.token_type == TokenType.COMMA:
             raise unexpected(self._next, token, ["CONDITION"])
-        limit: Any = super()._parse_limit(this, skip_limit_token=skip_limit_token)
+        limit: Any = self._fetch() if fetches else super()._parse_limit(this, skip_limit_token=skip_limit_token)
         if limit is this:
             return this
         self._check_limit(limit, token, fetches)
-        return exp.Limit(this=this, expression=limit.args.get("count") or exp.Literal.number(1)) if fetches else limit
+        return exp.Limit(this=this, expression=limit.args["count"]) if fetches else limit
+
+    def _fetch(self) -> exp.Fetch:
+        """``FETCH FIRST ROW ONLY`` is one row."""
+        self._advance(2)
+        one = self._curr.text.upper() in ("ROW", "ROWS")
+        count = exp.Literal.number(1) if one else self._parse_term()
+        return exp.Fetch(count=count, limit_options=self._parse_limit_options())
 
     def _check_limit(self, limit: exp.Expr, token: Token, fetches: bool) -> None:
         """``token`` opened it."""
@@ -187,7 +194,7 @@ class ForgivenParser(SparkParser):
             raise self._unexpected()
         if not fetches and (options is not None or word == "ONLY"):
             raise unexpected(self._prev, None, [])
-        if isinstance(limit.args.get("count"), exp.Identifier):
+        if fetches and isinstance(limit.args.get("count"), exp.Column | None):
             raise failure("FETCH needs a number of rows", token_span(token), hint="Write FETCH FIRST 5 ROWS ONLY.")
 
     def _parse_offset(self, this: Any = None) -> Any:

@@ -24,6 +24,7 @@ _BOUNDS = ("start", "end")
 _BEST_OF_EACH = "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY a) <= n."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
+_GREATEST = "Write MAX_BY(a, b) or MIN_BY(a, b)."
 _OVER = "Write OVER (PARTITION BY k ORDER BY ts)."
 _SAMPLE = "Write TABLESAMPLE (n PERCENT)."
 _SAMPLE_FIRST = "Write FROM (SELECT * FROM t TABLESAMPLE (n PERCENT)) PIVOT (…)."
@@ -69,9 +70,21 @@ class ForgivenParser(SparkParser):
         return super()._parse_select_query(*args, **kwargs)
 
     def _parse_cte(self) -> Any:
+        """NOT MATERIALIZED asks for what is done anyway."""
         if self._curr.token_type == TokenType.ALIAS:
             raise self._unexpected("IDENT")
-        return super()._parse_cte()
+        cte = super()._parse_cte()
+        if cte is not None and cte.args.get("materialized") is False:
+            cte.set("materialized", None)
+        return cte
+
+    def _parse_recursive_with_search(self) -> Any:
+        token = self._curr
+        search = super()._parse_recursive_with_search()
+        if search is not None:
+            hint = "Compute the order in the query, as a column that grows."
+            raise failure(f"{token.text.upper()} of WITH is not part of the dialect", token_span(token), hint=hint)
+        return search
 
     def _parse_star_op(self, *keywords: str) -> Any:
         begin = self._index
@@ -119,6 +132,11 @@ class ForgivenParser(SparkParser):
             raise unexpected(self._next, self._curr, ["CONDITION"])
         return super()._parse_lambda(*args, **kwargs)
 
+    def _parse_having_max(self, this: Any) -> Any:
+        if self._curr.token_type == TokenType.HAVING and self._next.text.upper() in ("MAX", "MIN"):
+            raise failure("HAVING in a call is not part of the dialect", token_span(self._curr), hint=_GREATEST)
+        return this
+
     # --- windows ---
 
     def _parse_partition_by(self) -> Any:
@@ -157,6 +175,8 @@ class ForgivenParser(SparkParser):
         words = [token.token_type for token in self._read_since(begin, depth=0)]
         if (TokenType.ASC, TokenType.DESC) in pairwise(words):
             raise failure("a key is sorted one way: ASC or DESC", token_span(self._prev))
+        if ordered is not None and ordered.args.get("with_fill"):
+            raise failure("ORDER BY … WITH FILL is not part of the dialect", token_span(self._prev))
         return ordered
 
     def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
@@ -215,6 +235,11 @@ class ForgivenParser(SparkParser):
         return super()._parse_cube_or_rollup(with_prefix)
 
     # --- tables ---
+
+    def _parse_join_parts(self) -> Any:
+        if self._curr.token_type == TokenType.STRAIGHT_JOIN:
+            raise self._unexpected()
+        return super()._parse_join_parts()
 
     def _parse_table_hints(self) -> Any:
         """Hints of MySQL and of T-SQL."""

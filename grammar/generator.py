@@ -46,6 +46,7 @@ class SqlStreamGenerator(SparkGenerator):
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
     SUPPORTS_BETWEEN_FLAGS = True
+    TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
     WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
 
     # Types of other systems, which are refused later, keep their names.
@@ -183,5 +184,7 @@ class SqlStreamGenerator(SparkGenerator):
 
 class WithTimeGenerator(SparkGenerator):
     """For Spark 4 itself, which has the type TIME."""
+
+    TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"  # SEED would be the alias of the table
 
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}

@@ -29,6 +29,15 @@ _NO_COMMA = "Write JOIN for the comma, or the condition right behind the table o
 _AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 
+def _miswritten(pivot: exp.Pivot) -> str | None:
+    """How a PIVOT or UNPIVOT that is written in another way is written."""
+    fields: list[exp.Expr] = pivot.args.get("fields") or []
+    if not pivot.args.get("unpivot"):
+        return None if len(fields) == 1 else "PIVOT (SUM(a) FOR k IN (1, 2))"
+    is_one = len(fields) == len(pivot.expressions) == 1 and isinstance(fields[0].this, exp.Identifier)
+    return None if is_one else "UNPIVOT (v FOR k IN (a, b)), or UNPIVOT ((v, w) FOR k IN ((a, b), (c, d)))"
+
+
 class TableParser(ClauseParser):
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("schema"):
@@ -91,6 +100,8 @@ class TableParser(ClauseParser):
 
     def _parse_pivot(self) -> Any:
         pivot = super()._parse_pivot()
+        if pivot is not None and (written := _miswritten(pivot)):
+            raise failure(f"it is written {written}", token_span(self._prev))
         if pivot is not None and any(field.find(exp.Values) for field in pivot.args.get("fields") or ()):
             raise failure("IN of PIVOT and UNPIVOT takes no VALUES", token_span(self._prev))
         if pivot is not None and pivot.args.get("unpivot"):

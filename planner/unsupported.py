@@ -147,7 +147,8 @@ FEATURES: dict[str, Unsupported] = {
         "SS332",
         "TABLESAMPLE clauses of this form",
         "Write TABLESAMPLE (10 PERCENT) behind a table that only inserts: each row is taken by itself.",
-        "A stream has no number of rows, and a row that is withdrawn must be known to have been taken.",
+        "A stream has no number of rows, a row that is withdrawn must be known to have been taken, and micro-batches "
+        "draw other numbers each time, so that nothing is REPEATABLE.",
     ),
     "recursive": Unsupported(
         "SS335",

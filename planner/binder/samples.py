@@ -16,13 +16,15 @@ from sqlstream.planner.properties import changelog_mode
 
 
 def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
-    """UnsupportedError SS332 for a number of rows, buckets, and rows that are withdrawn."""
+    """UnsupportedError SS332 for a number of rows, buckets, REPEATABLE, and rows that are withdrawn.
+
+    Spark draws other numbers in each micro-batch, whatever the seed: only over finished data a sample comes again.
+    """
     percent = sample.args.get("percent")
-    if percent is None or changelog_mode(scope.node) != APPEND_ONLY:
+    if percent is None or sample.args.get("seed") is not None or changelog_mode(scope.node) != APPEND_ONLY:
         raise unsupported.refusal("sample", span_of(sample))
-    refuse_rest(sample, ("percent", "seed"), context)
-    seed = sample.args.get("seed")
-    random = exp.Anonymous(this="RAND", expressions=[] if seed is None else [seed.copy()])
+    refuse_rest(sample, ("percent",), context)
+    random = exp.Anonymous(this="RAND", expressions=[])
     share = exp.Div(this=percent.copy(), expression=exp.Literal.number(100), typed=False, safe=False)
     condition = exp.LT(this=random, expression=share)
     return scope.over(Filter(scope.node, bind_condition(condition, scope, context, ClauseContext("TABLESAMPLE"))))

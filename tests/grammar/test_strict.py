@@ -11,6 +11,7 @@ from sqlstream.grammar import parse_query, parse_script, to_sql
 _NO_SIDE = "PRECEDING or FOLLOWING must stand behind what a frame begins or ends with"
 _NO_BETWEEN = "a frame has a start alone, or BETWEEN a start AND an end"
 _TIES = "with PERCENT or TIES is not part of the dialect"
+_UNPIVOT = "it is written UNPIVOT (v FOR k IN (a, b)), or UNPIVOT ((v, w) FOR k IN ((a, b), (c, d)))"
 _TINY = "1e-9999999999999999999BD"
 
 
@@ -47,6 +48,23 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT a AS, b FROM t", 'unexpected ","', ","),
         ("SELECT (a AS) FROM t", 'unexpected ")"', ")"),
         ("SELECT a FROM t AS WHERE a", 'unexpected "a"', "a"),
+        ("SELECT a FROM t ORDER BY a WITH FILL", "ORDER BY … WITH FILL is not part of the dialect", "FILL"),
+        (
+            "WITH RECURSIVE q AS (SELECT 1 AS a) SEARCH DEPTH FIRST BY a SET b SELECT a FROM q",
+            "SEARCH of WITH is not part of the dialect",
+            "SEARCH",
+        ),
+        (
+            "WITH RECURSIVE q AS (SELECT 1 AS a) CYCLE a SET b USING c SELECT a FROM q",
+            "CYCLE of WITH is not part of the dialect",
+            "CYCLE",
+        ),
+        ("SELECT * FROM a STRAIGHT_JOIN b ON c", 'unexpected "STRAIGHT_JOIN"', "STRAIGHT_JOIN"),
+        ("SELECT MAX(a HAVING MAX b) FROM t", "HAVING in a call is not part of the dialect", "HAVING"),
+        ("SELECT * FROM t UNPIVOT (v FOR GROUP BY ())", _UNPIVOT, ")"),
+        ("SELECT * FROM t UNPIVOT (v, w FOR k IN (a))", _UNPIVOT, ")"),
+        ("SELECT * FROM t UNPIVOT (v FOR (k, l) IN (a))", _UNPIVOT, ")"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (1) l IN (2))", "it is written PIVOT (SUM(a) FOR k IN (1, 2))", ")"),
         ("SET n = 0/**/A", 'unexpected "0"', "0"),
         ("WITH AS q AS (SELECT 1) TABLE q", 'unexpected "AS"', "AS"),
         ("SELECT DISTINCT AS a FROM t", 'unexpected "AS"', "AS"),
@@ -200,6 +218,8 @@ def test_it_is_refused(text: str, message: str, marked: str) -> None:
         ("SELECT a::DECIMAL", "SELECT CAST(a AS DECIMAL)"),
         ("SELECT * FROM (VALUES (1), (2)), t", "SELECT * FROM (VALUES (1), (2)), t"),
         ("SELECT SUM(a) OVER (ROWS 2 PRECEDING)", "SELECT SUM(a) OVER (ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"),
+        ("WITH q AS NOT MATERIALIZED (SELECT 1) TABLE q", "WITH q AS (SELECT 1) SELECT * FROM q"),
+        ("SELECT a FROM t TABLESAMPLE (5 PERCENT) SEED (3)", "SELECT a FROM t TABLESAMPLE (5 PERCENT) REPEATABLE (3)"),
         ("SELECT INTERVAL -5 DAYS, INTERVAL - -5 DAYS", "SELECT INTERVAL '-5' DAYS, INTERVAL - -5 DAYS"),
         ("SELECT a = SOME (SELECT b FROM c) - 1", "SELECT a = ANY (SELECT b FROM c) - 1"),
         ("SELECT a. NULL, a. TRUE", "SELECT a.NULL, a.TRUE"),

@@ -15,7 +15,8 @@ from sqlalchemy.testing.requirements import SuiteRequirements
 OPEN = (
     "binary_literals", "bound_limit_offset", "comment_reflection", "comment_reflection_full_unicode",
     "ctes", "date_historic", "datetime_historic", "datetime_literals", "duplicate_names_in_cursor_description",
-    "except_", "fetch_expression", "fetch_first", "fetch_no_order_by", "float_or_double_precision_behaves_generically", "group_by_complex_expression", "insert_from_select",
+    "except_", "fetch_expression", "fetch_first", "fetch_no_order_by",
+    "float_or_double_precision_behaves_generically", "group_by_complex_expression", "insert_from_select",
     "intersect", "multivalues_inserts", "nullsordering", "order_by_label_with_expression",
     "precision_numerics_enotation_large", "precision_numerics_enotation_small",
     "precision_numerics_many_significant_digits", "precision_numerics_retains_significant_digits", "regexp_match",

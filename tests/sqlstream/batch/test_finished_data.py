@@ -80,6 +80,13 @@ def batch(session: Session, text: str) -> list[tuple]:
     return result.fetchall()
 
 
+def test_a_sample_with_a_seed_comes_again(session: Session) -> None:
+    query = "SELECT n FROM numbers TABLESAMPLE (50 PERCENT) REPEATABLE ({})"
+    samples = {seed: batch(session, query.format(seed)) for seed in range(4)}
+    assert samples == {seed: batch(session, query.format(seed)) for seed in range(4)}
+    assert len({tuple(sample) for sample in samples.values()}) > 1
+
+
 def error(session: Session, text: str) -> str:
     with pytest.raises(SqlStreamError) as caught:
         batch(session, text)

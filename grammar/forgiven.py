@@ -5,7 +5,7 @@ A text that loses a word means something else than its author thinks: ``LIMIT 5 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -104,11 +104,14 @@ class ForgivenParser(SparkParser):
     # --- expressions ---
 
     def _parse_between(self, this: Any) -> Any:
-        begin = self._index
-        between = super()._parse_between(this)
-        if all(token.token_type != TokenType.AND for token in self._read_since(begin, depth=0)):
+        symmetric = True if self._match_text_seq("SYMMETRIC") else None
+        if symmetric is None and self._match_text_seq("ASYMMETRIC"):
+            symmetric = False
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
             raise self._unexpected("AND")
-        return between
+        high = self._parse_bitwise()
+        return self.expression(exp.Between(this=this, low=low, high=high, symmetric=symmetric))
 
     def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
         cast = super()._parse_cast(strict, safe)
@@ -119,13 +122,14 @@ class ForgivenParser(SparkParser):
         raise failure("a CAST is written CAST(a AS type)", token_span(self._prev), hint=_FORMAT)
 
     def _parse_substring(self) -> Any:
-        begin = self._index
-        call = super()._parse_substring()
-        words = [token.token_type for token in self._read_since(begin, depth=0)]
-        said = [word for word in words if word in (TokenType.FROM, TokenType.FOR)]
-        if len(said) != len(set(said)) or words[:1] == said[:1] or _pairs(words, said):
-            raise failure("SUBSTRING is written SUBSTRING(a FROM 2 FOR 3)", token_span(self._prev))
-        return call
+        """``SUBSTRING(a FROM 2 FOR 3)``, or with commas."""
+        operands: list[Any] = self._parse_csv(self._parse_bitwise) or [None]
+        for word in (TokenType.FROM, TokenType.FOR):
+            if self._match(word):
+                operands.append(self._parse_bitwise())
+        if None in operands:
+            raise self._unexpected("CONDITION")
+        return self.validate_expression(exp.Substring.from_arg_list(operands), operands)
 
     def _parse_lambda(self, *args: Any, **kwargs: Any) -> Any:
         if self._curr.token_type == TokenType.ALL and self._next.token_type in _QUERIES:
@@ -170,10 +174,11 @@ class ForgivenParser(SparkParser):
     # --- behind SELECT ---
 
     def _parse_ordered(self, parse_method: Any = None) -> Any:
-        begin = self._index
+        begin = self._index + 1
         ordered = super()._parse_ordered(parse_method)
-        words = [token.token_type for token in self._read_since(begin, depth=0)]
-        if (TokenType.ASC, TokenType.DESC) in pairwise(words):
+        behind = self._tokens[max(begin, self._index - 4) : self._index]  # with NULLS LAST
+        last = [token.token_type for token in behind]
+        if ordered is not None and (TokenType.ASC, TokenType.DESC) in pairwise(last):
             raise failure("a key is sorted one way: ASC or DESC", token_span(self._prev))
         if ordered is not None and ordered.args.get("with_fill"):
             raise failure("ORDER BY … WITH FILL is not part of the dialect", token_span(self._prev))
@@ -267,10 +272,6 @@ class ForgivenParser(SparkParser):
 
     def _parse_simplified_pivot(self, *args: Any, **kwargs: Any) -> Any:
         raise unexpected(self._prev, None, [])
-
-
-def _pairs(words: Sequence[TokenType], said: Sequence[TokenType]) -> bool:
-    return any(one in said and other in said for one, other in pairwise(words))
 
 
 def _defect_of_frame(spec: exp.Expr, words: list[str]) -> str | None:

@@ -25,6 +25,7 @@ _BEST_OF_EACH = "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY a) <= 
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
 _GREATEST = "Write MAX_BY(a, b) or MIN_BY(a, b)."
+_OF_THEIR_OWN = "PIVOT and TABLESAMPLE stand behind tables of their own"
 _OVER = "Write OVER (PARTITION BY k ORDER BY ts)."
 _SAMPLE = "Write TABLESAMPLE (n PERCENT)."
 _SAMPLE_FIRST = "Write FROM (SELECT * FROM t TABLESAMPLE (n PERCENT)) PIVOT (…)."
@@ -254,16 +255,19 @@ class ForgivenParser(SparkParser):
         sample = super()._parse_table_sample(as_modifier)
         if sample is not None and sample.args.get("method") is not None:
             raise failure("TABLESAMPLE has no methods", token_span(self._prev), hint=_SAMPLE)
+        if sample is not None and self._tokens[self._index - 2].token_type == TokenType.L_PAREN:
+            raise unexpected(self._prev, None, [])
         if sample is not None and not any(sample.args.get(key) for key in ("size", "percent", "bucket_numerator")):
             raise failure("TABLESAMPLE needs a size", token_span(self._prev), hint=_SAMPLE)
         return sample
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
-        table = super()._parse_table(*args, **kwargs)
+        table: Any = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table) and table.args.get("sample") and table.args.get("pivots"):
-            raise failure(
-                "PIVOT and TABLESAMPLE stand behind tables of their own", token_span(self._prev), hint=_SAMPLE_FIRST
-            )
+            raise failure(_OF_THEIR_OWN, token_span(self._prev), hint=_SAMPLE_FIRST)
+        pivots = table.args.get("pivots") if isinstance(table, exp.Expr) else None
+        if pivots and table.args.get("alias") and pivots[0].args.get("alias") and _begin(pivots[0]) < _begin(table):
+            raise failure("a PIVOT has one alias", token_span(self._prev))
         return table
 
     def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> Any:
@@ -272,6 +276,12 @@ class ForgivenParser(SparkParser):
 
     def _parse_simplified_pivot(self, *args: Any, **kwargs: Any) -> Any:
         raise unexpected(self._prev, None, [])
+
+
+def _begin(named: exp.Expr) -> int:
+    """Where the name of its alias begins."""
+    begin: int = named.args["alias"].this.meta.get("start", 0)
+    return begin
 
 
 def _defect_of_frame(spec: exp.Expr, words: list[str]) -> str | None:

@@ -119,7 +119,7 @@ class JsonParser(StrictParser):
     def _path_words(self, name: str, words: dict[str, Any]) -> None:
         if name != "JSON_EXISTS" and self._match_text_seq("RETURNING"):
             words["returning"] = self._parse_types()
-            if words["returning"] is None:
+            if not isinstance(words["returning"], exp.DataType):
                 raise unexpected(self._curr or None, self._prev or None, ["TYPE"])
         if name == "JSON_QUERY":
             words["wrapper"] = self._wrapper()

@@ -250,11 +250,11 @@ class StrictParser(ForgivenParser):
         before = self._tokens[self._index - 1].token_type if self._index else None
         # Spark's would forget the lengths of texts outside of CREATE TABLE, and look through each type at each level.
         kind = self._multiset() or Parser._parse_types(self, check_func, *args, **kwargs)
-        if check_func and self._is_no_type(kind):
+        if check_func and self._is_no_type(kind, index):
             self._retreat(index)
             return None
-        if isinstance(kind, exp.DataType) and self._prev.token_type == TokenType.COLLATE:
-            raise unexpected(self._curr or None, self._prev, ["IDENT"])
+        if isinstance(kind, exp.DataType):
+            self._check_behind_type(index)
         is_schema = args[0] if args else kwargs.get("schema", False)
         if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
             raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")
@@ -266,15 +266,29 @@ class StrictParser(ForgivenParser):
             kind.set("this", _SYNONYMS.get(kind.this, kind.this))
             if kind.this in _TEXTS and not kind.expressions:
                 kind.set("this", exp.DType.TEXT)
+            _check_sizes(kind, Span(start.start, self._prev.end + 1))
             kind = self._collected(kind)
             mark(kind, start.start, self._prev.end + 1)
-            _check_sizes(kind, Span(start.start, self._prev.end + 1))
         return kind
 
-    def _is_no_type(self, kind: Any) -> bool:
-        """sqlglot takes JSON(a):b for a type and one of its fields, and LIST in an expression is a name like others."""
+    def _is_no_type(self, kind: Any, index: int) -> bool:
+        """sqlglot takes JSON(a):b for a type and one of its fields, LIST in an expression is a name like others, and
+        DATE() is a call."""
         colon = self._prev.token_type == TokenType.R_PAREN and self._curr.token_type == TokenType.COLON
-        return colon or (isinstance(kind, exp.DataType) and kind.this == exp.DType.LIST)
+        is_list = isinstance(kind, exp.DataType) and kind.this == exp.DType.LIST
+        return colon or is_list or self._is_empty(index)
+
+    def _check_behind_type(self, index: int) -> None:
+        """What begins there has been read as a type."""
+        if self._is_empty(index):
+            raise unexpected(self._tokens[index + 2], None, [])
+        if self._prev.token_type == TokenType.COLLATE:
+            raise unexpected(self._curr or None, self._prev, ["IDENT"])
+
+    def _is_empty(self, index: int) -> bool:
+        """The word there has parentheses with nothing in them."""
+        behind = self._tokens[index + 1 : index + 3]
+        return [token.token_type for token in behind] == [TokenType.L_PAREN, TokenType.R_PAREN]
 
     def _multiset(self) -> exp.DataType | None:
         """``MULTISET<T>`` is a map of its elements to how often they are in it, as Flink keeps it."""
@@ -363,7 +377,7 @@ class StrictParser(ForgivenParser):
         test = predicate.this if isinstance(predicate, exp.Not) else predicate
         if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
             raise failure("IS needs NULL, TRUE, FALSE, JSON or DISTINCT FROM", token_span(self._prev))
-        if isinstance(predicate, exp.Dot):
+        if isinstance(predicate, exp.Dot | exp.Bracket):
             raise failure("a condition has no fields", token_span(self._prev))
         if isinstance(test, exp.Is) and self._prev.text.upper() == "KEYS":
             raise failure("IS JSON has no UNIQUE KEYS", token_span(self._prev), hint="Write a IS JSON OBJECT.")

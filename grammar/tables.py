@@ -29,9 +29,17 @@ _NO_COMMA = "Write JOIN for the comma, or the condition right behind the table o
 _AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 
+def _is_name(alias: exp.Expr) -> bool:
+    return isinstance(alias, exp.Identifier) or (isinstance(alias, exp.Literal) and alias.is_string)
+
+
 def _miswritten(pivot: exp.Pivot) -> str | None:
     """How a PIVOT or UNPIVOT that is written in another way is written."""
     fields: list[exp.Expr] = pivot.args.get("fields") or []
+    named = [value for field in fields for value in field.expressions if isinstance(value, exp.PivotAlias)]
+    odd = any(isinstance(value.this, exp.Query) or not _is_name(value.args["alias"]) for value in named)
+    if odd or any(not f.expressions and not f.args.get("query") for f in fields):
+        return "with values or columns behind IN: FOR k IN (1, 2)"
     if not pivot.args.get("unpivot"):
         return None if len(fields) == 1 else "PIVOT (SUM(a) FOR k IN (1, 2))"
     is_one = len(fields) == len(pivot.expressions) == 1 and isinstance(fields[0].this, exp.Identifier)
@@ -92,6 +100,8 @@ class TableParser(ClauseParser):
             return None
         self._advance(2)
         table: exp.Expression = self._parse_table_parts()
+        if not isinstance(table.this, exp.Identifier):
+            raise unexpected(self._prev, None, ["IDENT"])
         self._match_r_paren()
         alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
         if alias:

@@ -12,6 +12,7 @@ _NO_SIDE = "PRECEDING or FOLLOWING must stand behind what a frame begins or ends
 _NO_BETWEEN = "a frame has a start alone, or BETWEEN a start AND an end"
 _TIES = "with PERCENT or TIES is not part of the dialect"
 _UNPIVOT = "it is written UNPIVOT (v FOR k IN (a, b)), or UNPIVOT ((v, w) FOR k IN ((a, b), (c, d)))"
+_IN = "it is written with values or columns behind IN: FOR k IN (1, 2)"
 _TINY = "1e-9999999999999999999BD"
 
 
@@ -65,6 +66,18 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT * FROM t UNPIVOT (v, w FOR k IN (a))", _UNPIVOT, ")"),
         ("SELECT * FROM t UNPIVOT (v FOR (k, l) IN (a))", _UNPIVOT, ")"),
         ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (1) l IN (2))", "it is written PIVOT (SUM(a) FOR k IN (1, 2))", ")"),
+        ("SELECT CAST(a AS INT ())", 'unexpected ")"', ")"),
+        ("SELECT DATE () '2020-01-01'", 'unexpected "2020-01-01"', "'2020-01-01'"),
+        ("CREATE TABLE t (c INT (1) ARRAY)", "type INT takes no numbers in parentheses", "INT (1)"),
+        ("SELECT a IS NOT NULL [1]", "a condition has no fields", "]"),
+        ("SELECT JSON_QUERY(a, '$' RETURNING ARRAY<STRING> ())", 'unexpected ")"', ")"),
+        ("SELECT a FROM t JOIN STREAM (UNNEST(b))", 'unexpected ")"', ")"),
+        ("SELECT * FROM t TABLESAMPLE (10 ROWS) ()", 'unexpected ")"', ")"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (1)) p q", "a PIVOT has one alias", "q"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR k IN)", _IN, ")"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (1 AS b + 1))", _IN, ")"),
+        ("SELECT * FROM t UNPIVOT (v FOR k IN (a 1))", _IN, ")"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (SELECT 1 1))", _IN, ")"),
         ("SET n = 0/**/A", 'unexpected "0"', "0"),
         ("WITH AS q AS (SELECT 1) TABLE q", 'unexpected "AS"', "AS"),
         ("SELECT DISTINCT AS a FROM t", 'unexpected "AS"', "AS"),

@@ -60,9 +60,10 @@ def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]
 
 
 def _end_of_block(text: str, start: int, end: int) -> int:
-    """Comments nest."""
+    """Comments nest, those that look like a hint in their like."""
     opening, closing = ("/*", "*/") if text[start] == "/" else ("{#", "#}")
-    depth, position = 1, start + 2
+    opening = "/*+" if text.startswith("/*+", start) else opening
+    depth, position = 1, start + len(opening)
     while position < end and depth:
         if text.startswith((opening, closing), position):
             depth += 1 if text.startswith(opening, position) else -1
@@ -73,7 +74,10 @@ def _end_of_block(text: str, start: int, end: int) -> int:
 
 def _no_hint(comment: str) -> str:
     """A comment that looks like a hint, but stands where none can, would be one behind another word."""
-    return f"/* {comment[2:]}" if comment.startswith("/*+") else comment
+    if not comment.startswith("/*+"):
+        return comment
+    inside = comment[2:-2].replace("/*", "/ *")
+    return f"/* {inside}{' ' if inside.endswith('/') else ''}*/"
 
 
 def woven(printed: str, words: Sequence[Token], written: Sequence[Token], comments: Sequence[Comment]) -> str:

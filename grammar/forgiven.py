@@ -57,6 +57,10 @@ class ForgivenParser(SparkParser):
             raise self._unexpected()
         return self._named(super()._parse_table_alias(*args, **kwargs), begin)
 
+    def _parse_function_parameter(self) -> Any:
+        """A column of an alias, which has no type."""
+        return self._parse_id_var()
+
     def _named(self, parsed: Any, begin: int) -> Any:
         if self._index > begin and self._prev.token_type == TokenType.ALIAS:
             raise self._unexpected("IDENT")

@@ -20,12 +20,17 @@ def _(node: n.MatchRecognize, sql: Sql) -> str:
         f"ORDER BY {order}" if order else None,
         f"MEASURES {measures}" if measures else None,
         node.rows,
-        f"AFTER MATCH SKIP {node.skip}" if node.skip else None,
+        f"AFTER MATCH SKIP {_skip(node.skip)}" if node.skip else None,
         f"PATTERN ({print_node(node.pattern, sql)})",
         after("WITHIN", node.within, sql),
         f"DEFINE {definitions}",
     )
     return f"MATCH_RECOGNIZE ({inner})"
+
+
+def _skip(words: str) -> str:
+    to, end, name = words.split(" ", 2)
+    return f"{to} {end} {quote_name(name)}" if to.upper() == "TO" and end.upper() in ("FIRST", "LAST") else words
 
 
 @print_node.register

@@ -241,6 +241,8 @@ def test_a_comment_in_a_long_statement_stays_beside_its_word() -> None:
         ("values(1),(2)a", "VALUES\n  (1),\n  (2) AS a;\n"),
         ("SELECT d FROM x LATERAL VIEW E() `t` AS o", "SELECT\n  d\nFROM x\nLATERAL VIEW\nE() `t` AS o;\n"),
         ("SELECT a FROM W(TABLE b PARTITION BY:R)", "SELECT\n  a\nFROM W(TABLE b PARTITION BY (:R));\n"),
+        ("SELECT */*+/*/ FROM t", "SELECT\n  * /* +/ */\nFROM t;\n"),
+        ("SELECT a, /*+ b /* c */ d FROM t", "SELECT\n  a, /* + b / * c */\n  d\nFROM t;\n"),
         ("SELECT . 5", "SELECT\n  0.5;\n"),
         ("SELECT EXTRACT('day' FROM s)", "SELECT\n  EXTRACT(DAY FROM s);\n"),
     ],

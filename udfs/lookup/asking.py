@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from functools import partial
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.lookup.answers import AnswerShape
@@ -163,9 +162,11 @@ class Asker:
         for request in requests:
             request.attempt = attempt
         requests[0].meter.sent(lane.in_flight)
-        attempt.task = self._loop.create_task(self._answers(attempt))
-        # A task that is cancelled before its first step never runs: what must come after it stands outside.
-        attempt.task.add_done_callback(partial(self._ended, attempt))
+        attempt.task = self._loop.create_task(self._run(attempt))
+
+    async def _run(self, attempt: Attempt) -> None:
+        attempt.runs = True
+        self._ended(attempt, () if attempt.cancelled else await self._answers(attempt))
 
     async def _answers(self, attempt: Attempt) -> Answers:
         requests = attempt.requests
@@ -177,9 +178,7 @@ class Asker:
             returned = await client.ask([request.key for request in requests])
             return self.shape.checked(len(requests), returned)
         except asyncio.CancelledError:
-            if attempt.cancelled:
-                raise
-            return [Cancelled("the request was cancelled")] * len(requests)
+            return () if attempt.cancelled else [Cancelled("the request was cancelled")] * len(requests)
         except Exception as error:
             return [error] * len(requests)
 
@@ -196,10 +195,9 @@ class Asker:
         if request.background:
             self._left.add(request)
 
-    def _ended(self, attempt: Attempt, task: asyncio.Task[Answers]) -> None:
+    def _ended(self, attempt: Attempt, answers: Answers) -> None:
         attempt.lane.in_flight -= 1
         attempt.requests[0].meter.took(self._loop.time() - attempt.begun)
-        answers = () if task.cancelled() else task.result()
         for request, answer in zip(attempt.requests, answers, strict=False):
             self._settle(request, answer)
         self._pump(attempt.lane)
@@ -276,7 +274,8 @@ class Asker:
         attempt = request.attempt
         if attempt is not None and attempt.task is not None and all(other.gone for other in attempt.requests):
             attempt.cancelled = True
-            attempt.task.cancel()
+            if attempt.runs:  # a task that is cancelled before its first step never ends what it began
+                attempt.task.cancel()
 
     def _to_background(self, request: KeyRequest) -> None:
         request.background = True

@@ -58,16 +58,16 @@ class KeyRequest:
 
 
 class Attempt:
-    """One question to the source, for one key or several."""
+    """One question to the source, for one key or several. ``runs``: its task has made its first step."""
 
-    __slots__ = ("begun", "cancelled", "lane", "requests", "task")
+    __slots__ = ("begun", "cancelled", "lane", "requests", "runs", "task")
 
     def __init__(self, requests: list[KeyRequest], lane: Lane, begun: float) -> None:
         self.requests = requests
         self.lane = lane
         self.begun = begun
-        self.cancelled = False
-        self.task: asyncio.Task[Any] | None = None
+        self.cancelled = self.runs = False
+        self.task: asyncio.Task[None] | None = None
 
 
 class Lane:

@@ -165,9 +165,10 @@ class SqlStreamGenerator(SparkGenerator):
     def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:
         alias = expression.args.get("alias")
         if alias is not None and expression.parent is None:  # no parentheses stand around a query with an alias
-            bare = expression.copy()
-            bare.set("alias", None)
-            return f"{super().values_sql(bare, values_as_table)} AS {self.sql(alias)}{self.table_clauses(expression)}"
+            rows = super().values_sql(exp.Values(expressions=[row.copy() for row in expression.expressions]))
+            pivots = self.expressions(expression, key="pivots", sep="", flat=True)
+            named = f"{rows} AS {self.sql(alias)}{self.table_clauses(expression)}{pivots}"
+            return self.query_modifiers(expression, named)
         return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
 
     def datatype_sql(self, expression: exp.DataType) -> str:

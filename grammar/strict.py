@@ -41,6 +41,7 @@ _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _OF_A_FIELD = (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)
 _CONSTANTS = frozenset({TokenType.FALSE, TokenType.NULL, TokenType.TRUE})
+_EMPTY = ([TokenType.L_PAREN, TokenType.R_PAREN], [TokenType.LT, TokenType.GT])
 _OF_OTHERS = frozenset({TokenType.L_BRACE, TokenType.PARAMETER})
 _WORD = re.compile(r"\w+")
 _NOT_WORDS = frozenset({
@@ -286,9 +287,9 @@ class StrictParser(ForgivenParser):
             raise unexpected(self._curr or None, self._prev, ["IDENT"])
 
     def _is_empty(self, index: int) -> bool:
-        """The word there has parentheses with nothing in them."""
+        """The word there has parentheses or angle brackets with nothing in them."""
         behind = self._tokens[index + 1 : index + 3]
-        return [token.token_type for token in behind] == [TokenType.L_PAREN, TokenType.R_PAREN]
+        return [token.token_type for token in behind] in _EMPTY
 
     def _multiset(self) -> exp.DataType | None:
         """``MULTISET<T>`` is a map of its elements to how often they are in it, as Flink keeps it."""

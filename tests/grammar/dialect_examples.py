@@ -299,6 +299,7 @@ EXPRESSIONS = [
     "SELECT * FROM t, LATERAL TABLE(f(t.a, 'x')) AS g(v, w)",
     "SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y)",
     "VALUES (1), (2)",
+    "VALUES (1), (2) AS t(a) ORDER BY a DESC LIMIT 1",
 ]
 
 TIME = [

@@ -80,6 +80,7 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT * FROM t PIVOT (SUM(a) FOR k IN (SELECT 1 1))", _IN, ")"),
         ("SELECT * FROM t AS x (a INT)", 'unexpected "INT"', "INT"),
         ("SELECT * FROM t AS x (a WITH ('' = ''))", 'unexpected "WITH"', "WITH"),
+        ("SELECT CAST(a AS ARRAY< >)", 'unexpected ">"', ">"),
         ("SET n = 0/**/A", 'unexpected "0"', "0"),
         ("WITH AS q AS (SELECT 1) TABLE q", 'unexpected "AS"', "AS"),
         ("SELECT DISTINCT AS a FROM t", 'unexpected "AS"', "AS"),

@@ -98,7 +98,7 @@ class ClauseParser(ExpressionParser):
             self._advance()
             keys.append(read())
         if None in keys:
-            raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+            raise self._unexpected("CONDITION")
         return keys
 
     def _at_argument(self, index: int) -> bool:

@@ -226,7 +226,7 @@ class ExpressionParser(CaseParser, JsonParser):
                 self._add_comments(items[-1])
             item = parse_method()
             if item is None:
-                raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+                raise self._unexpected("CONDITION")
             items.append(item)
         return items
 
@@ -252,7 +252,7 @@ class ExpressionParser(CaseParser, JsonParser):
         if self._curr.token_type == TokenType.L_PAREN:
             return super()._parse_value(values)
         if not values:  # behind DISTINCT ON
-            raise unexpected(self._curr or None, self._prev or None, ["LPAR"])
+            raise self._unexpected("LPAR")
         value = self._parse_disjunction()
         return exp.Tuple(expressions=[value]) if value is not None else None
 

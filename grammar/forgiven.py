@@ -34,12 +34,12 @@ _SAMPLE_FIRST = "Write FROM (SELECT * FROM t TABLESAMPLE (n PERCENT)) PIVOT (…
 class ForgivenParser(SparkParser):
     COLON_PLACEHOLDER_TOKENS: ClassVar[set[TokenType]] = SparkParser.COLON_PLACEHOLDER_TOKENS - {TokenType.IDENTIFIER}
 
-    def _read_since(self, begin: int, depth: int) -> Iterator[Token]:
-        """The tokens read since then that stand in so many parentheses."""
+    def _inside_since(self, begin: int) -> Iterator[Token]:
+        """The tokens read since then that stand in one pair of parentheses."""
         level = 0
         for token in self._tokens[begin : self._index]:
             level += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-            if level == depth:
+            if level == 1:
                 yield token
 
     def _unexpected(self, *wanted: str) -> Exception:
@@ -166,7 +166,7 @@ class ForgivenParser(SparkParser):
             raise failure("OVER needs a window", token_span(self._prev), hint=_OVER)
         spec = window.args.get("spec")
         if spec is not None:
-            words = [token.text.upper() for token in self._read_since(begin, depth=1)]
+            words = [token.text.upper() for token in self._inside_since(begin)]
             if defect := _defect_of_frame(spec, words):
                 raise failure(defect, token_span(self._prev), hint=_FRAME)
             if spec.args.get("end") is None:  # it prints so

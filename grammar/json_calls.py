@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
-from sqlstream.grammar.failures import failure, token_span, unexpected
+from sqlstream.grammar.failures import failure, token_span
 from sqlstream.grammar.spans import mark
 from sqlstream.grammar.strict import StrictParser
 
@@ -98,7 +98,7 @@ class JsonParser(StrictParser):
             raise failure("a member of a JSON object needs a key and a value", token_span(self._at()), hint=hint)
         value = self._parse_disjunction()
         if value is None:
-            raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+            raise self._unexpected("CONDITION")
         return [key, value]
 
     def _at(self) -> Token:
@@ -113,14 +113,14 @@ class JsonParser(StrictParser):
         word = self._curr.text.upper()
         self._advance(2)
         if not self._match_text_seq("NULL"):
-            raise unexpected(self._curr or None, self._prev or None, [])
+            raise self._unexpected()
         return word
 
     def _path_words(self, name: str, words: dict[str, Any]) -> None:
         if name != "JSON_EXISTS" and self._match_text_seq("RETURNING"):
             words["returning"] = self._parse_types()
             if not isinstance(words["returning"], exp.DataType):
-                raise unexpected(self._curr or None, self._prev or None, ["TYPE"])
+                raise self._unexpected("TYPE")
         if name == "JSON_QUERY":
             words["wrapper"] = self._wrapper()
         while self._word(*_BEHAVIOURS[name]):
@@ -128,7 +128,7 @@ class JsonParser(StrictParser):
             behaviour = self._behaviour()
             case = self._curr.text.upper() if self._match_text_seq("ON") else ""
             if case not in (("ERROR",) if name == "JSON_EXISTS" else ("EMPTY", "ERROR")):
-                raise unexpected(self._curr or None, self._prev or None, [])
+                raise self._unexpected()
             self._advance()
             key = f"on_{case.lower()}"
             if key in words or (key == "on_empty" and "on_error" in words):
@@ -142,7 +142,7 @@ class JsonParser(StrictParser):
         if word == "DEFAULT":
             default = self._parse_bitwise()
             if default is None:
-                raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+                raise self._unexpected("CONDITION")
             return default
         if word == "EMPTY":
             if self._match_text_seq("OBJECT"):
@@ -167,7 +167,7 @@ class JsonParser(StrictParser):
             return None
         self._array()
         if not self._match_text_seq("WRAPPER"):
-            raise unexpected(self._curr or None, self._prev or None, [])
+            raise self._unexpected()
         return wrapper
 
     # --- paths ---
@@ -213,7 +213,7 @@ class JsonParser(StrictParser):
             raise failure("a path has numbers and texts in brackets", token_span(key or self._curr), hint=_COLON)
         self._advance(2)
         if not self._match(TokenType.R_BRACKET):
-            raise unexpected(self._curr or None, self._prev or None, [])
+            raise self._unexpected()
         return f"[{int(key.text)}]" if key.token_type == TokenType.NUMBER else member(key.text)
 
 

@@ -35,7 +35,7 @@ class SqlStreamParser(TableParser):
     def _parse_projections(self) -> Any:
         projections, exclude = super()._parse_projections()
         if not projections:
-            raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+            raise self._unexpected("CONDITION")
         for alias in projections:
             if isinstance(alias, exp.Alias) and isinstance(alias.this, exp.Star):
                 raise _star_with_alias(alias, span_of(alias) or token_span(self._prev))

@@ -120,7 +120,7 @@ def _without_plus(self: StrictParser) -> Any:
     """``+a`` is a; a call with the name of a window would print as the window among the keys of GROUP BY."""
     value = self._parse_unary()
     if value is None or isinstance(value, exp.Select | exp.SetOperation):
-        raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+        raise self._unexpected("CONDITION")
     window = isinstance(value, exp.Anonymous) and value.name.upper() in _WINDOWS
     return exp.Paren(this=value) if window else value
 
@@ -199,7 +199,7 @@ class StrictParser(ForgivenParser):
         behind_dot = self._prev.token_type == TokenType.DOT
         name = None if self._curr.token_type == TokenType.DOT else super()._parse_table_part(schema)
         if name is None and (behind_dot or self._curr.token_type == TokenType.DOT):
-            raise unexpected(self._curr or None, self._prev or None, ["IDENT"])
+            raise self._unexpected("IDENT")
         return name
 
     def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Any:
@@ -284,7 +284,7 @@ class StrictParser(ForgivenParser):
         if self._is_empty(index):
             raise unexpected(self._tokens[index + 2], None, [])
         if self._prev.token_type == TokenType.COLLATE:
-            raise unexpected(self._curr or None, self._prev, ["IDENT"])
+            raise self._unexpected("IDENT")
 
     def _is_empty(self, index: int) -> bool:
         """The word there has parentheses or angle brackets with nothing in them."""
@@ -298,7 +298,7 @@ class StrictParser(ForgivenParser):
         self._advance(2)
         element = self._parse_types()
         if element is None or not self._match(TokenType.GT):
-            raise unexpected(self._curr or None, self._prev or None, ["TYPE"])
+            raise self._unexpected("TYPE")
         return _multiset_of(element)
 
     def _collected(self, kind: exp.DataType) -> exp.DataType:
@@ -335,7 +335,7 @@ class StrictParser(ForgivenParser):
         """A field, and what is said of it: Flink writes its comment without COMMENT. NULL says nothing."""
         field = super()._parse_struct_types(*args, **kwargs)
         if self._prev.token_type == TokenType.CONSTRAINT:
-            raise unexpected(self._curr or None, self._prev, ["IDENT"])
+            raise self._unexpected("IDENT")
         if isinstance(field, exp.ColumnDef) and (said := field.args.get("constraints")):
             kinds = [constraint.args.get("kind") for constraint in said]
             if not all(isinstance(kind, _OF_A_FIELD) for kind in kinds) or len(kinds) != len(set(map(type, kinds))):

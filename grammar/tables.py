@@ -74,9 +74,7 @@ class TableParser(ClauseParser):
             return super()._parse_select(*args, **kwargs)
         start = self._curr
         self._advance()
-        table = self._parse_table_parts()
-        if not isinstance(table.this, exp.Identifier):
-            raise unexpected(self._prev, None, ["IDENT"])
+        table = self._named_table()
         select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
         mark(table, start.start, self._prev.end + 1)
         mark(select, start.start, self._prev.end + 1)
@@ -99,13 +97,18 @@ class TableParser(ClauseParser):
         if not self._at_stream_keyword() or self._next.token_type != TokenType.L_PAREN:
             return None
         self._advance(2)
-        table: exp.Expression = self._parse_table_parts()
-        if not isinstance(table.this, exp.Identifier):
-            raise unexpected(self._prev, None, ["IDENT"])
+        table: exp.Expression = self._named_table()
         self._match_r_paren()
         alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
         if alias:
             table.set("alias", alias)
+        return table
+
+    def _named_table(self) -> Any:
+        """A table by its name, and no call."""
+        table = self._parse_table_parts()
+        if not isinstance(table.this, exp.Identifier):
+            raise unexpected(self._prev, None, ["IDENT"])
         return table
 
     def _parse_pivot(self) -> Any:
@@ -209,7 +212,7 @@ class TableParser(ClauseParser):
             read = super()._parse_join
             join = self._marked(lambda: read(*args, **kwargs))
             if join is not None and self._prev.token_type == TokenType.ON:
-                raise unexpected(self._curr or None, self._prev, ["CONDITION"])
+                raise self._unexpected("CONDITION")
             nested = join.this.args.get("joins") if join is not None else None
             if comma := next((other.meta[_COMMA] for other in nested or () if _COMMA in other.meta), None):
                 raise failure("ON and USING belong to a JOIN, and a comma stands before it", comma, hint=_NO_COMMA)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.runtime import Sources
     from sqlstream.jobs.records.claim import Claim
     from sqlstream.settings import Settings
-    from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.statements.jobs import ControlledJob
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 

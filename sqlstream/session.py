@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
-from sqlstream.batch.explaining import explained_batch
+from sqlstream.batch.choosing import explained_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
@@ -27,16 +27,15 @@ from sqlstream.query import Query
 from sqlstream.results import Columns, Rows, columns_of, key_of
 from sqlstream.runner import Runner
 from sqlstream.settings import without_effect
-from sqlstream.statements.changing_partitions import change_partitions
 from sqlstream.statements.checking import check_script, script_warnings
-from sqlstream.statements.defining import DEFINITIONS, define
 from sqlstream.statements.definitions import CreatedAs, create_table, table_of_columns, table_of_query
-from sqlstream.statements.explaining import explained
-from sqlstream.statements.inspection import inspect_statement
-from sqlstream.statements.job_statements import is_job_statement, job_statement
+from sqlstream.statements.describing import inspect_statement
+from sqlstream.statements.explaining import compile_plan, compiled_plan, explained, planned
+from sqlstream.statements.jobs import is_job_statement, job_statement
 from sqlstream.statements.materialized_views import materialized_named
-from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
-from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
+from sqlstream.statements.partitions import change_partitions
+from sqlstream.statements.queries import overwritten_table, truncated_table
+from sqlstream.statements.registry import DEFINITIONS, define
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
-    from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.statements.jobs import ControlledJob
     from sqlstream.views.keeping import Views, ViewStatus
 
 NO_STATEMENT = "SS281"

@@ -24,8 +24,8 @@ from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.physical import explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of
-from sqlstream.statements.defining import DEFINITIONS, define
 from sqlstream.statements.definitions import create_table, table_of_query
+from sqlstream.statements.registry import DEFINITIONS, define
 from sqlstream.vocabulary import SessionVocabulary
 from sqlstream.workspace import Workspace
 

@@ -18,10 +18,10 @@ from sqlstream.analysis.answers import (
     StatementAnalysis,
     StateNeed,
     TableUse,
+    problem_of,
 )
 from sqlstream.analysis.fingerprints import fingerprint, fingerprint_of_text
-from sqlstream.analysis.fixes import problem_of
-from sqlstream.analysis.parameters import FilledText, filled
+from sqlstream.analysis.rewrites import FilledText, filled
 from sqlstream.batch import runs_instead
 from sqlstream.batch.choosing import batch_in_place_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError

@@ -75,7 +75,7 @@ def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic
 
 
 def _changes_of(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
-    from sqlstream.statements.from_flink import changes_from_flink
+    from sqlstream.statements.checking import changes_from_flink
 
     return [(script.name, change) for script in scripts for change in changes_from_flink(script.text)]
 

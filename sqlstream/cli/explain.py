@@ -107,8 +107,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
     from sqlstream.grammar.nodes import CreateMaterializedView, CreateTable, ExecutePlan, Explain, Query
     from sqlstream.results import Rows
-    from sqlstream.statements.explaining import plan_page
-    from sqlstream.statements.plan_files import compiled_plan
+    from sqlstream.statements.explaining import compiled_plan, plan_page
 
     if style == "html":
         workspace = session.workspace
@@ -127,8 +126,8 @@ def _plan(statement: Planned, session: Session, style: str, stage: str, text: st
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
     from sqlstream.grammar.nodes import CreateMaterializedView, CreateTable
-    from sqlstream.statements.defining import define
     from sqlstream.statements.definitions import create_table
+    from sqlstream.statements.registry import define
 
     if isinstance(statement, CreateMaterializedView):
         define(statement, session.workspace, "")

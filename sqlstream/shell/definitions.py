@@ -14,7 +14,7 @@ from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import JOBS_OF_SHELL
-from sqlstream.statements.defining import DEFINITIONS
+from sqlstream.statements.registry import DEFINITIONS
 
 _Named = (
     nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction | nodes.CreateDatabase

@@ -43,7 +43,7 @@ from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, sp
 from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.shell.warm_up import WarmUp
 from sqlstream.spark.startup import SparkStart, needs_spark
-from sqlstream.statements.defining import define
+from sqlstream.statements.registry import define
 from sqlstream.udfs.texts import reason_of
 
 _WATCH_SECONDS = "2"

@@ -17,9 +17,8 @@ from sqlstream.grammar import nodes
 from sqlstream.options import find
 from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.statements.changing_partitions import WRONG_CHANGE, partition_names
-from sqlstream.statements.ddl import definition_of
-from sqlstream.statements.definitions import Defined, bare, declared_view, define
+from sqlstream.statements.definitions import Defined, bare, declared_view, define, definition_of
+from sqlstream.statements.partitions import WRONG_CHANGE, partition_names
 from sqlstream.workspace import Workspace
 
 # --- ALTER TABLE ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlstream.grammar import parse_script, to_sql
 from sqlstream.grammar.nodes import CreateMaterializedView
 from sqlstream.session import Session
-from sqlstream.statements.defining import define
+from sqlstream.statements.registry import define
 from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, restart_points, steps_of
 from sqlstream.testing.golden_stream import Saved, StepOutcome, StreamRun
 from sqlstream.testing.line_rows import LineComparison

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.plans import Planned
-from sqlstream.statements.defining import DEFINITIONS
 from sqlstream.statements.definitions import declared, table_of_query
 from sqlstream.statements.mocking import mocked
+from sqlstream.statements.registry import DEFINITIONS
 
 if TYPE_CHECKING:
     from sqlstream.session import Session

@@ -19,7 +19,7 @@ from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import Planned, Root, engine_of, plan_of
-from sqlstream.statements.defining import DEFINITIONS
+from sqlstream.statements.registry import DEFINITIONS
 from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount

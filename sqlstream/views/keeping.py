@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.records.processes import Process
     from sqlstream.jobs.records.record import JobRecord
     from sqlstream.runner import Runner
-    from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.statements.jobs import ControlledJob
 
 ANOTHER_VIEW = "SS486"
 OCCUPIED = "SS487"

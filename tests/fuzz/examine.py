@@ -22,7 +22,7 @@ from sqlstream.planner.nodes import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
 from sqlstream.statements.checking import check_script
-from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.registry import DEFINITIONS, define
 from sqlstream.workspace import Workspace
 
 _ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar import parse_script_recovering
-from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.registry import DEFINITIONS, define
 from sqlstream.testing.golden_format import parse_golden
 from sqlstream.workspace import Workspace
 from tests.grammar import dialect_examples

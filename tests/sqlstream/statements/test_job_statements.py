@@ -15,7 +15,7 @@ from sqlstream.jobs.records.history import CheckpointLine
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.results import Rows
 from sqlstream.session import Session
-from sqlstream.statements.job_statements import job_statement
+from sqlstream.statements.jobs import job_statement
 from tests.sqlstream.jobs.records.written import life, record
 
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""DESCRIBE FUNCTION."""
+"""SHOW and DESCRIBE over a workspace, DESCRIBE of functions and queries, and statements that are refused."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from sqlstream.batch import runs_instead
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
-from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.binder import bind_query, refuse_statement
+from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.functions import arities, flink_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
 from sqlstream.planner.rewriting import is_repeatable
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
+from sqlstream.statements.show import (
+    LISTED,
+    StatusOf,
+    describe_catalog,
+    describe_database,
+    describe_table,
+    describe_view,
+    described_more,
+    freshness_of,
+    show,
+    show_materialized,
+)
 from sqlstream.types import DataType
 from sqlstream.udfs.functions import load
+from sqlstream.workspace import Workspace
 
 NO_FUNCTION = "SS203"
 
@@ -111,3 +126,67 @@ def _usage(name: str) -> str | None:
 def _first_paragraph(documented: object) -> str | None:
     text = inspect.getdoc(documented) or ""
     return " ".join(text.partition("\n\n")[0].split()) or None
+
+
+# --- SHOW and DESCRIBE ----------------------------------------------------------------------------------------
+
+
+UNKNOWN_COLUMNS = "SS601"
+
+
+def inspect_statement(statement: nodes.Statement, workspace: Workspace, status_of: StatusOf | None = None) -> Rows:
+    """What the statement shows. UnsupportedError for statements that are not executed. ``status_of``: how materialized
+    views are doing; without it nobody is asked."""
+    refuse_statement(statement)
+    match statement:
+        case nodes.Show():
+            if statement.what in LISTED:
+                return show_materialized(statement, workspace.catalog, status_of)
+            return show(statement, workspace.catalog, lambda name: _described(name, workspace))
+        case nodes.Describe(kind="FUNCTION"):
+            return describe_function_named(statement.name, workspace.catalog, extended=statement.extended)
+        case nodes.Describe(kind="CATALOG"):
+            return describe_catalog(workspace.catalog.mount(str(statement.name), statement.name), statement.extended)
+        case nodes.Describe(kind="DATABASE"):
+            catalog, _ = workspace.catalog.namespace(statement.name)
+            return describe_database(workspace.catalog.database(statement.name), catalog, statement.extended)
+        case nodes.Describe():
+            more = () if status_of is None else freshness_of(statement, workspace.catalog, status_of)
+            return described_more(_described(statement.name, workspace), statement, workspace.catalog, more)
+        case nodes.DescribeQuery():
+            return _describe_query(statement, workspace)
+    raise TypeError(type(statement).__name__)
+
+
+def _describe_query(statement: nodes.DescribeQuery, workspace: Workspace) -> Rows:
+    """The columns of a query. BindError SS601 where only Spark knows them."""
+    try:
+        plan = bind_query(statement.query, workspace.catalog)
+    except SqlStreamError as error:
+        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+            raise
+        message = "the columns of this query are known to Spark alone, because it runs as a batch"
+        hint = "Run it with LIMIT 1, which shows them."
+        raise BindError(UNKNOWN_COLUMNS, message, statement.span, hint=hint) from None
+    return describe_view(plan.names, plan.schema)
+
+
+def _described(name: nodes.Name, workspace: Workspace) -> Rows:
+    catalog = workspace.catalog
+    relation = catalog.required(name)
+    if isinstance(relation, Table):
+        return describe_table(relation)
+    try:
+        plan = bind_query(relation.query, catalog.within(relation.namespace))
+    except SqlStreamError as error:
+        raise _unknown_columns(relation, name, workspace, error) from None
+    return describe_view(relation.columns or plan.names, plan.schema)
+
+
+def _unknown_columns(view: View, name: nodes.Name, workspace: Workspace, error: SqlStreamError) -> SqlStreamError:
+    """SS601 for a view over finished data that no stream takes; what is wrong with any other."""
+    statement = nodes.Query(view.query, span=name.span)
+    if not runs_instead(statement, workspace, error):
+        return error
+    message = f'the columns of view "{view.name}" are known to Spark alone, because its query runs as a batch'
+    return BindError(UNKNOWN_COLUMNS, message, name.span, hint=f"SELECT * FROM {view.name} LIMIT 1 shows them.")

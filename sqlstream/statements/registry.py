@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from sqlstream.grammar import nodes
-from sqlstream.statements import altering as _altering  # noqa: F401
-from sqlstream.statements import containers as _containers  # noqa: F401
-from sqlstream.statements import materialized_views as _materialized_views  # noqa: F401
 from sqlstream.statements.definitions import define
 
 __all__ = ["DEFINITIONS", "define"]

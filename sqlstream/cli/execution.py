@@ -22,9 +22,10 @@ from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
-from sqlstream.session import OK as DEFINED
 from sqlstream.session import Session
-from sqlstream.spark.startup import SparkStart, needs_spark
+from sqlstream.spark.startup import SparkStart
+from sqlstream.statements.registry import needs_spark
+from sqlstream.statements.statement import OK as DEFINED
 
 _WAIT_SECONDS = 0.2
 

@@ -9,7 +9,7 @@ from sqlstream.cli.status import working
 from sqlstream.grammar import to_sql
 from sqlstream.grammar.nodes import Query, Statement
 from sqlstream.secrets import shown_script
-from sqlstream.spark.startup import starts_job
+from sqlstream.statements.registry import starts_job
 
 if TYPE_CHECKING:
     from sqlstream.spark.startup import SparkStart

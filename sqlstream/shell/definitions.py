@@ -14,7 +14,7 @@ from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import JOBS_OF_SHELL
-from sqlstream.statements.registry import DEFINITIONS
+from sqlstream.statements.registry import is_definition
 
 _Named = (
     nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction | nodes.CreateDatabase
@@ -41,7 +41,7 @@ class Definitions:
     def add(self, statement: Statement, catalog: Catalog) -> None:
         """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
         passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
-        if not isinstance(statement, DEFINITIONS) or isinstance(statement, passing):
+        if not is_definition(statement) or isinstance(statement, passing):
             return
         if isinstance(statement, _Named) and _lasts(statement, catalog):
             return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.batch import Batch, chosen
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
@@ -15,78 +14,58 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.hints import without_effect as hints_without_effect
 from sqlstream.planner.functions.patterns import warnings_of
 from sqlstream.settings import without_effect
-from sqlstream.statements.definitions import create_table, table_of_query
-from sqlstream.statements.describing import inspect_statement
-from sqlstream.statements.explaining import checked_plan, planned
-from sqlstream.statements.jobs import is_job_statement
-from sqlstream.statements.mocking import bind_unit_test
-from sqlstream.statements.queries import truncated_table
-from sqlstream.statements.registry import DEFINITIONS, define
+from sqlstream.statements.registry import statement_type
 from sqlstream.workspace import Workspace
 
 _NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction
 
 
-@with_room
-def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
-    """The mistakes of a script in the order of its text; the workspace stays as it is.
+@dataclass(frozen=True)
+class CheckedScript:
+    """A script that was parsed and checked, and not run: the statements that parse, and what is to say about them."""
 
-    What a wrong CREATE would have defined counts as known: statements that use it bring no further mistakes.
+    statements: tuple[nodes.Statement, ...]
+    mistakes: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...]
+
+
+def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
+    """The mistakes of a script in the order of its text; the workspace stays as it is."""
+    return checked_script(text, workspace).mistakes
+
+
+@with_room
+def checked_script(text: str, workspace: Workspace) -> CheckedScript:
+    """The statements of a script with its mistakes and warnings, in the order of the text.
+
+    The workspace stays as it is. Statements that use what a wrong CREATE would have defined bring no further mistakes.
     """
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
     mistakes = [d for error in errors for d in error.diagnostics]
     for statement in statements:
         try:
-            defined = check_statement(statement, scratch, text)
+            defined = statement_type(statement).check(statement, scratch, text)
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
             defined = False
         if not defined and isinstance(statement, _NAMED):
             broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
-    return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
+    in_order = sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text))
+    return CheckedScript(statements, tuple(in_order), warnings_of_script(statements, text))
 
 
 @with_room
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
-    """What the statements of a script say that is allowed and hardly meant, as far as they parse."""
-    statements, _ = parse_script_recovering(text)
+    """Warnings about what the statements of a script say that is probably a mistake, as far as they parse."""
+    return warnings_of_script(parse_script_recovering(text)[0], text)
+
+
+@with_room
+def warnings_of_script(statements: Iterable[nodes.Statement], text: str) -> tuple[Diagnostic, ...]:
+    """The warnings of ``script_warnings`` for a text that was parsed already."""
     return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
-
-
-def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratch: Workspace) -> bool:
-    if isinstance(chosen(nodes.Query(query, span=statement.span), scratch), Batch):
-        return False  # only Spark knows its columns
-    table, stored, _ = table_of_query(statement, scratch)
-    create_table(statement, table, stored, scratch.catalog)
-    return True
-
-
-def check_statement(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
-    """SqlStreamError with what is wrong with the statement. False where what it defines stays unknown."""
-    match statement:
-        case nodes.Query() | nodes.Insert() | nodes.StatementSet():
-            planned(statement, scratch)
-        case nodes.UnitTest():
-            bind_unit_test(statement, scratch)
-        case nodes.CreateTable() if statement.query is not None:
-            return _check_create_as(statement, statement.query, scratch)
-        case nodes.Explain():
-            checked_plan(statement, scratch)
-        case nodes.CompilePlan():
-            planned(statement.statement, scratch)
-        case nodes.Set(key=None) | nodes.ExecutePlan():
-            pass  # the file of a plan may be written by the script
-        case nodes.Truncate():
-            truncated_table(statement, scratch.catalog)
-        case _ if is_job_statement(statement):
-            pass  # which jobs there are shows when the script runs
-        case _ if isinstance(statement, DEFINITIONS):
-            define(statement, scratch, text)
-        case _:
-            inspect_statement(statement, scratch)
-    return True
 
 
 # --- scripts of Flink -----------------------------------------------------------------------------------------

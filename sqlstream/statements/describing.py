@@ -11,7 +11,7 @@ from sqlstream.batch import runs_instead
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder import bind_query, refuse_statement
+from sqlstream.planner.binder import bind_query
 from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.functions import arities, flink_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
@@ -30,6 +30,7 @@ from sqlstream.statements.show import (
     show,
     show_materialized,
 )
+from sqlstream.statements.statement import Execution, S, StatementType
 from sqlstream.types import DataType
 from sqlstream.udfs.functions import load
 from sqlstream.workspace import Workspace
@@ -134,28 +135,52 @@ def _first_paragraph(documented: object) -> str | None:
 UNKNOWN_COLUMNS = "SS601"
 
 
-def inspect_statement(statement: nodes.Statement, workspace: Workspace, status_of: StatusOf | None = None) -> Rows:
-    """What the statement shows. UnsupportedError for statements that are not executed. ``status_of``: how materialized
-    views are doing; without it nobody is asked."""
-    refuse_statement(statement)
-    match statement:
-        case nodes.Show():
-            if statement.what in LISTED:
-                return show_materialized(statement, workspace.catalog, status_of)
-            return show(statement, workspace.catalog, lambda name: _described(name, workspace))
-        case nodes.Describe(kind="FUNCTION"):
-            return describe_function_named(statement.name, workspace.catalog, extended=statement.extended)
-        case nodes.Describe(kind="CATALOG"):
-            return describe_catalog(workspace.catalog.mount(str(statement.name), statement.name), statement.extended)
-        case nodes.Describe(kind="DATABASE"):
-            catalog, _ = workspace.catalog.namespace(statement.name)
-            return describe_database(workspace.catalog.database(statement.name), catalog, statement.extended)
-        case nodes.Describe():
-            more = () if status_of is None else freshness_of(statement, workspace.catalog, status_of)
-            return described_more(_described(statement.name, workspace), statement, workspace.catalog, more)
-        case nodes.DescribeQuery():
-            return _describe_query(statement, workspace)
-    raise TypeError(type(statement).__name__)
+class Inspection(StatementType[S]):
+    """A statement that shows what there is. A check shows it too, and asks no materialized view for its state."""
+
+    def check(self, statement: S, scratch: Workspace, text: str) -> bool:
+        self.rows(statement, scratch, None)
+        return True
+
+    def run(self, statement: S, execution: Execution) -> Rows:
+        workspace = execution.workspace
+        return self.rows(statement, workspace, lambda name: execution.views().status_of(name, workspace))
+
+    def rows(self, statement: S, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """What the statement shows; ``status_of`` is asked for the state of materialized views."""
+        raise NotImplementedError
+
+
+class Show(Inspection[nodes.Show]):
+    """SHOW of all but jobs."""
+
+    def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        if statement.what in LISTED:
+            return show_materialized(statement, workspace.catalog, status_of)
+        return show(statement, workspace.catalog, lambda name: _described(name, workspace))
+
+
+class Describe(Inspection[nodes.Describe]):
+    """DESCRIBE of all but jobs."""
+
+    def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        catalog, name = workspace.catalog, statement.name
+        match statement.kind:
+            case "FUNCTION":
+                return describe_function_named(name, catalog, extended=statement.extended)
+            case "CATALOG":
+                return describe_catalog(catalog.mount(str(name), name), statement.extended)
+            case "DATABASE":
+                return describe_database(catalog.database(name), catalog.namespace(name)[0], statement.extended)
+        more = () if status_of is None else freshness_of(statement, catalog, status_of)
+        return described_more(_described(name, workspace), statement, catalog, more)
+
+
+class DescribeQuery(Inspection[nodes.DescribeQuery]):
+    """DESCRIBE of a query: its columns."""
+
+    def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        return _describe_query(statement, workspace)
 
 
 def _describe_query(statement: nodes.DescribeQuery, workspace: Workspace) -> Rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from sqlstream import connectors
 from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, definition_of_view, full_name, kind_of
@@ -28,10 +27,8 @@ from sqlstream.statements.definitions import (
     create_view_text,
 )
 from sqlstream.statements.partitions import partitions
+from sqlstream.statements.statement import ViewStatus
 from sqlstream.times import time_text, watermark_text
-
-if TYPE_CHECKING:
-    from sqlstream.views.keeping import ViewStatus
 
 _Line = tuple[str, ...]
 
@@ -300,7 +297,7 @@ def describe_view(names: Iterable[str], schema: Schema) -> Rows:
 # --- materialized views ---------------------------------------------------------------------------------------
 
 
-StatusOf = Callable[[nodes.Name], "ViewStatus"]
+StatusOf = Callable[[nodes.Name], ViewStatus]
 Fact = tuple[str, str | None]
 
 LISTED = ("MATERIALIZED VIEWS", "MATERIALIZED TABLES", "STREAMING TABLES")

@@ -9,7 +9,7 @@ from sqlstream.grammar import nodes, parse_script
 from sqlstream.plans import Planned
 from sqlstream.statements.definitions import declared, table_of_query
 from sqlstream.statements.mocking import mocked
-from sqlstream.statements.registry import DEFINITIONS
+from sqlstream.statements.registry import is_definition
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -47,7 +47,7 @@ def _defined(statement: nodes.Statement, text: str, session: Session) -> bool:
         exists = statement.if_not_exists
         catalog.create(statement.name, mocked(table), if_not_exists=exists, replace=statement.replace, temporary=True)
         return True
-    if isinstance(statement, DEFINITIONS):
+    if is_definition(statement):
         statement = without_job(statement)
         session.execute(statement, text)
         return True

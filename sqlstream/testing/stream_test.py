@@ -19,7 +19,7 @@ from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import Planned, Root, engine_of, plan_of
-from sqlstream.statements.registry import DEFINITIONS
+from sqlstream.statements.registry import is_definition
 from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
@@ -322,7 +322,7 @@ def plan_of_script(script: str, session: Session) -> Root:
     try:
         *definitions, last = parse_script(script)
         for statement in definitions:
-            if not isinstance(statement, DEFINITIONS):
+            if not is_definition(statement):
                 raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
             session.execute(without_job(statement), script)
         if not isinstance(last, Planned):

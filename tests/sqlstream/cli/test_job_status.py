@@ -11,7 +11,7 @@ from sqlstream.jobs.reports.share_done import Share, share_done
 from sqlstream.jobs.reports.sizes import size_text
 from sqlstream.planner.nodes import Node
 from sqlstream.plans import plan_of
-from sqlstream.statements.definitions import define
+from sqlstream.statements.registry import define
 from sqlstream.workspace import Workspace
 
 NOON = 1_700_000_000.0

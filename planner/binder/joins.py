@@ -39,7 +39,7 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, is_repeatable
 from sqlstream.udfs.joins.kinds import JoinKind
 
-_KINDS = {
+JOIN_KINDS = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
     ("", "CROSS"): JoinKind.INNER,
@@ -107,7 +107,7 @@ def joined(
 
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-    join_kind = _KINDS.get((side, kind))
+    join_kind = JOIN_KINDS.get((side, kind))
     if method not in ("", "NATURAL") or join_kind is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")

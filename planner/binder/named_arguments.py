@@ -63,6 +63,11 @@ def _positional(node: exp.Expr, context: Context) -> exp.Expr:
     return copy
 
 
+def takes_names(call: exp.Expr) -> bool:
+    """Whether a call of a built-in function may give its arguments by name."""
+    return isinstance(call, exp.Func) and (spark_name(call) or "") in _BUILTIN
+
+
 def has_names(call: exp.Func) -> bool:
     """True where an argument is given by name."""
     return any(isinstance(argument, exp.Kwarg) for argument in call_arguments(call))

@@ -32,6 +32,7 @@ WRONG_ORDER = "SS643"
 
 _CLAUSES = ("order", "limit", "offset")
 _MOST = 10**9
+_MOST_DIGITS = 9
 _HINT = "Add LIMIT n for the first n rows of the order, or order by the column named by WATERMARK FOR first, ascending."
 _OF_WINDOWS = "The inputs end, but a clause of streams, such as a window, makes a stream of the query: see EXPLAIN."
 _HINT_OF_WINDOWS = "Or write the results into a table, which is finished data, and sort that."
@@ -103,12 +104,18 @@ def _count(clause: exp.Expr | None, name: str, least: int) -> int | None:
     """The number of rows of LIMIT or OFFSET. SS642."""
     if clause is None:
         return None
-    value = clause.args.get("expression")
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
-    if not isinstance(value, exp.Literal) or not plain or len(value.name) > 9 or int(value.name) < least:
+    if not is_row_count(clause, least):
         hint = f"Write a number of rows from {least} to {_MOST - 1:,}."
         raise bind_error(WRONG_LIMIT, f"{name} needs a whole number, written as such", clause, hint)
-    return int(value.name)
+    return int(clause.args["expression"].name)
+
+
+def is_row_count(clause: exp.Expr | None, least: int) -> bool:
+    """Whether LIMIT or OFFSET, where it is there, is a literal number of rows from ``least`` on."""
+    value = clause.args.get("expression") if clause is not None else exp.Literal.number(least)
+    if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdigit():
+        return False
+    return len(value.name) <= _MOST_DIGITS and int(value.name) >= least
 
 
 # --- columns of the order -------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from sqlstream.grammar.carrier import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.grammar.completion import expected_after
-from sqlstream.grammar.formatting import format_script
-from sqlstream.grammar.printing import to_sql
+from sqlstream.grammar.formatting import format_script, to_sql
 from sqlstream.grammar.script import Written, parse_each, parse_query, parse_script, parse_script_recovering
 from sqlstream.grammar.spans import name_span_of, span_of
 

@@ -1,11 +1,10 @@
-"""Scripts in canonical layout: one clause a line, statements apart, every comment kept in its place."""
+"""Trees back to text: ``to_sql`` on one line, ``format_script`` with a clause a line and each comment in its place."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import singledispatch
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
@@ -17,29 +16,23 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
-from sqlstream.grammar.print_statements import (
-    create_head,
-    distribution,
-    freshness,
-    insert_head,
-    materialized_elements,
-    materialized_head,
-    on_conflict,
-    partitions,
-    table_elements,
-    unit_rows_head,
-    unit_test_head,
-    view_head,
-)
-from sqlstream.grammar.printer import print_node
-from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
 from sqlstream.grammar.setting_words import quoted_settings
 
 NOT_PRINTED = "SS108"
-_INDENT = "  "
 _REPORT = "Leave the statement as it is, and report it as a defect of sqlstream."
 _REPORT_SCRIPT = "Leave the script as it is, and report it as a defect of sqlstream."
+
+
+@with_room
+def to_sql(node: n.Node | exp.Expression) -> str:
+    """A statement, clause, query or expression in canonical form on one line; parsing it gives an equal tree."""
+    return node.text(_plain) if isinstance(node, n.Node) else _plain(node)
+
+
+def pretty(statement: n.Node) -> str:
+    """The statement on several lines, without its comments; a statement without a query stays on one line."""
+    return statement.pretty(_plain, _sql)
 
 
 @with_room
@@ -149,113 +142,3 @@ def _sql(expression: exp.Expression) -> str:
 
 def _plain(expression: exp.Expression) -> str:
     return expression.sql(dialect=SqlStream, comments=False, normalize_functions=False)
-
-
-@singledispatch
-def pretty(statement: n.Node) -> str:
-    """The statement on several lines; those without a query on one."""
-    return print_node(statement, _plain)
-
-
-def _block(items: Iterable[str]) -> str:
-    return "(\n" + "\n".join(_indented(i) for i in items) + "\n)"
-
-
-def _separated(items: list[str]) -> list[str]:
-    return [*(f"{i}," for i in items[:-1]), *items[-1:]]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.split("\n"))
-
-
-@pretty.register
-def _(statement: n.Query) -> str:
-    return _sql(statement.query)
-
-
-@pretty.register
-def _(statement: n.Insert) -> str:
-    parts = [insert_head(statement, _plain), _sql(statement.query), on_conflict(statement)]
-    return "\n".join(text for text in parts if text is not None)
-
-
-@pretty.register
-def _(statement: n.StatementSet) -> str:
-    inserts = "\n".join(_indented(f"{pretty(i)};") for i in statement.inserts)
-    return f"EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND"
-
-
-@pretty.register
-def _(statement: n.UnitTest) -> str:
-    mocks = _separated([_unit_rows(mock) for mock in statement.mocks])
-    return "\n".join([unit_test_head(statement, _plain), *mocks, _unit_rows(statement.expected)])
-
-
-def _unit_rows(rows: n.UnitRows) -> str:
-    return f"{unit_rows_head(rows, _plain)} AS (\n{_indented(_sql(rows.query))}\n)"
-
-
-@pretty.register
-def _(statement: n.Explain) -> str:
-    if isinstance(statement.statement, n.ExecutePlan):
-        return print_node(statement, _plain)
-    stages = ", ".join((statement.stage, *statement.more))
-    return f"EXPLAIN FORMAT {statement.format} {stages}\n{pretty(statement.statement)}"
-
-
-@pretty.register
-def _(statement: n.CompilePlan) -> str:
-    head = print_node(statement, _plain).partition(" FOR ")[0]
-    return f"{head} FOR\n{pretty(statement.statement)}"
-
-
-@pretty.register
-def _(statement: n.CreateView) -> str:
-    return f"{view_head(statement)} AS\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.DescribeQuery) -> str:
-    return f"DESCRIBE QUERY\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.AlterView | n.AlterMaterializedView) -> str:
-    if statement.query is None:
-        return print_node(statement, _plain)
-    return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.CreateMaterializedView) -> str:
-    elements = materialized_elements(statement, _plain)
-    options = _separated([print_node(o, _plain) for o in statement.options])
-    told = freshness(statement, _plain)
-    parts = [
-        materialized_head(statement),
-        f" {_block(_separated(elements))}" if elements else "",
-        f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
-        f" {partitions(statement)}" if statement.partitioned_by else "",
-        f" WITH {_block(options)}" if options else "",
-        f" {told}" if told is not None else "",
-        f" AS\n{_sql(statement.query)}",
-    ]
-    return "".join(parts)
-
-
-@pretty.register
-def _(statement: n.CreateTable) -> str:
-    elements = table_elements(statement, _plain)
-    options = _separated([print_node(o, _plain) for o in statement.options])
-    parts = [
-        create_head(statement),
-        f" {_block(_separated(elements))}" if elements else "",
-        f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
-        f" {distribution(statement)}" if statement.distribution is not None else "",
-        f" {partitions(statement)}" if statement.partitioned_by else "",
-        f" WITH {_block(options)}" if options else "",
-        f" {print_node(statement.like, _plain)}" if statement.like is not None else "",
-        f" AS\n{_sql(statement.query)}" if statement.query is not None else "",
-    ]
-    return "".join(parts)

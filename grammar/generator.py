@@ -12,7 +12,6 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
 from sqlstream.grammar.json_calls import JsonCall, PathInto, json_call_text, steps_behind_colon
 from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
-from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_dotted, quote_name
 from sqlstream.grammar.rounding import RoundedTime
 
@@ -87,7 +86,7 @@ class SqlStreamGenerator(SparkGenerator):
 
     def node(self, node: Node) -> str:
         """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""
-        return print_node(node, lambda e: self.sql(e.copy()))
+        return node.text(lambda e: self.sql(e.copy()))
 
     def carrier(self, carrier: Carrier) -> str:
         alias = self.sql(carrier, "alias")

@@ -2,7 +2,7 @@
 
 Expressions and queries inside them are sqlglot trees, treated as immutable. A node compares by content; spans do
 not take part. Names keep the spelling of the user; lookups ignore case. Clauses are attached to sqlglot's trees as
-follows (see ``grammar.carrier``):
+follows (see ``grammar.trees``):
 
 * ``StreamClauses`` of a SELECT: ``clauses_of(select)``
 * ``TableFunction`` (TUMBLE, …, process functions) as a table factor: ``table_function_of(table)``

@@ -1,4 +1,4 @@
-"""What the language adds to sqlglot's trees: carriers of streaming clauses, rounded times, balanced chains of AND and OR.
+"""What the language adds to sqlglot's trees: carriers of streaming clauses, rounded times, balanced AND and OR.
 
 A ``Carrier`` is an sqlglot expression whose ``this`` is a frozen syntax node. sqlglot copies, compares, walks and
 transforms a carrier like any expression; the node inside is shared, because it is immutable. sqlglot's own walks do not

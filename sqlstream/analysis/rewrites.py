@@ -18,7 +18,7 @@ from sqlstream.grammar import nodes, parse_each, parse_query, parse_script
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.nodes import Filter, Output, Scan

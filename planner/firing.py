@@ -12,6 +12,13 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner import firing
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.first_result import _ordinal
+from sqlstream.planner.explain.window_text import _delta
+from sqlstream.planner.explain.window_text import _operand
+from sqlstream.planner.explain.window_text import call_text
+from sqlstream.planner.explain.window_text import sql
 
 # --- triggers -------------------------------------------------------------------------------------------------
 
@@ -20,16 +27,40 @@ from sqlstream.planner.catalog import Table, TimeDomain
 class EveryRows:
     count: int
 
+    @property
+    def first_firing_text(self) -> str:
+        return f"with the {_ordinal(self.count)} row of a window"
+
+    @property
+    def text(self) -> str:
+        return f"EVERY {self.count} rows"
+
 
 @dataclass(frozen=True)
 class EveryInterval:
     interval_ms: int
     domain: TimeDomain
 
+    @property
+    def first_firing_text(self) -> str:
+        return f"within {readable(self.interval_ms)} of {self.domain.value}"
+
+    @property
+    def text(self) -> str:
+        return f"EVERY {readable(self.interval_ms)} {self.domain.value}"
+
 
 @dataclass(frozen=True)
 class When:
     condition: exp.Expression
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"with the first row of {sql(self.condition)}"
+
+    @property
+    def text(self) -> str:
+        return f"WHEN {sql(self.condition)}"
 
 
 Pulse = EveryRows | EveryInterval | When
@@ -48,10 +79,27 @@ class AfterWatermark:
     late: Pulse | None = None
     delay_ms: int = 0
 
+    @property
+    def first_firing_text(self) -> str:
+        if self.early is not None:
+            return self.early.first_firing_text
+        later = f"{readable(self.delay_ms)} after" if self.delay_ms else "at"
+        return f"when the watermark is {later} the end of the window"
+
+    @property
+    def text(self) -> str:
+        delay = f" WITH DELAY {readable(self.delay_ms)}" if self.delay_ms else ""
+        early = f" EARLY {self.early.text}" if self.early else ""
+        late = f" LATE {self.late.text}" if self.late else ""
+        return f"AFTER WATERMARK{delay}{early}{late}"
+
 
 @dataclass(frozen=True)
 class AfterProcessingTime:
-    pass
+
+    first_firing_text = "when the clock passes the end of the window"
+
+    text = "AFTER PROCESSING TIME"
 
 
 @dataclass(frozen=True)
@@ -60,25 +108,51 @@ class Delta:
     threshold: exp.Expression
     absolute: bool = False
 
+    @property
+    def first_firing_text(self) -> str:
+        return f"when {sql(self.value)} has moved by more than {sql(self.threshold)}"
+
+    @property
+    def text(self) -> str:
+        return f"{_delta(self)} > {sql(self.threshold)}"
+
 
 @dataclass(frozen=True)
 class AfterSilence:
     interval_ms: int
 
+    @property
+    def first_firing_text(self) -> str:
+        return f"{readable(self.interval_ms)} after the last row"
+
+    @property
+    def text(self) -> str:
+        return f"AFTER {readable(self.interval_ms)} OF SILENCE"
+
 
 @dataclass(frozen=True)
 class OnBarrier:
-    pass
+
+    first_firing_text = "at the first barrier"
+
+    text = "ON BARRIER"
 
 
 @dataclass(frozen=True)
 class Never:
-    pass
+
+    first_firing_text = "never"
+
+    text = "NEVER"
 
 
 @dataclass(frozen=True)
 class EachBatch:
     """EMIT CHANGES: once per micro-batch for each window that the batch touched."""
+
+    first_firing_text = "with each micro-batch"
+
+    text = "each micro-batch"
 
 
 @dataclass(frozen=True)
@@ -93,10 +167,26 @@ class PythonCall:
 class UserTrigger:
     call: PythonCall
 
+    @property
+    def first_firing_text(self) -> str:
+        return f"when {self.call.function} says so"
+
+    @property
+    def text(self) -> str:
+        return f"USING {call_text(self.call)}"
+
 
 @dataclass(frozen=True)
 class Purging:
     inner: Trigger
+
+    @property
+    def first_firing_text(self) -> str:
+        return self.inner.first_firing_text
+
+    @property
+    def text(self) -> str:
+        return f"PURGING ({self.inner.text})"
 
 
 class Combinator(Enum):
@@ -110,6 +200,17 @@ class Combined:
     combinator: Combinator
     left: Trigger
     right: Trigger
+
+    @property
+    def first_firing_text(self) -> str:
+        if self.combinator is Combinator.THEN:
+            return self.left.first_firing_text
+        return f"{self.left.first_firing_text} {self.combinator.value.lower()} {self.right.first_firing_text}"
+
+    @property
+    def text(self) -> str:
+        left, right = (_operand(t) for t in (self.left, self.right))
+        return f"{left} {self.combinator.value} {right}"
 
 
 Trigger = (
@@ -221,22 +322,22 @@ class Firing:
         """True where windows may fire when a barrier was aligned."""
         return any(isinstance(trigger, OnBarrier) for trigger in simple_triggers(self.trigger))
 
+    @property
+    def fires_again(self) -> bool:
+        """True where a window may give several results."""
+        return self.late.allow_ms > self._delay_ms or self.trigger not in (
+            None,
+            AfterProcessingTime(),
+            AfterWatermark(delay_ms=self._delay_ms),
+            Never(),
+        )
+
+    @property
+    def _delay_ms(self) -> int:
+        return self.trigger.delay_ms if isinstance(self.trigger, AfterWatermark) else 0
+
 
 DEFAULT_FIRING = Firing()
-
-
-def fires_again(firing: Firing) -> bool:
-    """True where a window may give several results."""
-    return firing.late.allow_ms > _delay_ms(firing) or firing.trigger not in (
-        None,
-        AfterProcessingTime(),
-        AfterWatermark(delay_ms=_delay_ms(firing)),
-        Never(),
-    )
-
-
-def _delay_ms(firing: Firing) -> int:
-    return firing.trigger.delay_ms if isinstance(firing.trigger, AfterWatermark) else 0
 
 
 def by_clock(trigger: Trigger) -> bool:

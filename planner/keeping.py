@@ -21,13 +21,6 @@ class Kept:
     until: str | None
 
 
-@singledispatch
-def kept(node: Node) -> Iterator[Kept]:
-    """The state of a node. Nodes with state that say nothing keep it for ever."""
-    if keeps_state(node):
-        yield Kept("its state", None)
-
-
 def after(ttl_ms: int, since: str) -> str | None:
     """When what has a time to live goes: ``1 h after its last row``; None for 0, which is for ever."""
     return f"{readable(ttl_ms)} after {since}" if ttl_ms else None

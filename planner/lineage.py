@@ -25,7 +25,7 @@ class Lineage:
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
     """Of each column of a query, or of each column that an INSERT writes."""
     with tables_named():
-        names = names_of(plan)
+        names = plan.column_provenance
     columns = columns_read(plan)
     titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)
     texts = (_without_outer(names[f.name]) for f in plan.input.schema)
@@ -34,7 +34,7 @@ def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
 
 def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
     """Table and column by their names with a dot, of all that the plan reads or asks."""
-    reads = [read for node in plan.walk() if (read := table_read(node)) is not None]
+    reads = [read for node in plan.walk() if (read := node.table_read) is not None]
     return {f"{table.name}.{column.name}": (table.name, column.name) for table, _ in reads for column in table.columns}
 
 

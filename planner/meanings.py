@@ -32,12 +32,6 @@ def meaning(expression: exp.Expr, names: Names) -> str:
     return sql(expanded)
 
 
-@singledispatch
-def names_of(node: Node) -> Names:
-    """The meaning of each field of a node's schema."""
-    return {f.name: f.name for f in node.schema} | {n: t for child in node.inputs for n, t in names_of(child).items()}
-
-
 _with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
 
 
@@ -56,32 +50,6 @@ def names_tables() -> bool:
     return _with_tables.get()
 
 
-@names_of.register
-def _(node: Scan) -> Names:
-    table = f"{node.table.name}." if names_tables() else ""
-    return {f.name: f"{table}{f.name}" for f in node.schema}
-
-
-@names_of.register
-def _(node: Project) -> Names:
-    below = names_of(node.input)
-    return {item.name: meaning(item.expression, below) for item in node.items}
-
-
-@names_of.register
-def _(node: Union) -> Names:
-    branches = [tuple(_in_order(branch)) for branch in node.branches]
-    together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
-    return dict(zip((f.name for f in node.schema), together, strict=True))
-
-
 def _in_order(node: Node) -> list[str]:
-    names = names_of(node)
+    names = node.column_provenance
     return [names[f.name] for f in node.schema]
-
-
-@names_of.register
-def _(node: Correlate) -> Names:
-    below = names_of(node.input)
-    call = meaning(node.function, below)
-    return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(node.outputs)}}

@@ -25,37 +25,9 @@ _VOLATILE = frozenset({
 })  # fmt: skip
 
 
-def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The node over other inputs; itself where they are the same."""
-    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
-        return node
-    return over(node, inputs)
-
-
-@singledispatch
-def over(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The node over other inputs, which need not differ."""
-    raise TypeError(f"{type(node).__name__} has no inputs")
-
-
-@over.register
-def _(node: Unary, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, input=inputs[0])
-
-
-@over.register
-def _(node: Union, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, branches=inputs)
-
-
-@over.register
-def _(node: StatementSet, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
-
-
 def bottom_up(node: Node, rule: LocalRule) -> Node:
     """``rule`` applied to every node, inputs first."""
-    return rule(with_inputs(node, tuple(bottom_up(child, rule) for child in node.inputs)))
+    return rule(node.with_inputs(tuple(bottom_up(child, rule) for child in node.inputs)))
 
 
 def node_of(expression: exp.Expr) -> exp.Expression:

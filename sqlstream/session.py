@@ -466,7 +466,7 @@ class Session:
             return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))
-        updating = changelog_mode(plan) != APPEND_ONLY
+        updating = plan.changelog_mode != APPEND_ONLY
         return Query(job, columns_of(plan), self._time_zone, updating=updating, key=key_of(plan))
 
     @property

@@ -96,7 +96,7 @@ def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Gro
 
 def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
     """Does GROUP BY name columns of the window that the input carries?"""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     return attached is not None and bool(names & {c for c in attached.columns if c})
 
@@ -121,7 +121,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
     """The window whose columns the input carries and GROUP BY names."""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     assert attached is not None
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     rest = _other_keys(grouping, {c for c in attached.columns if c}, context)

@@ -19,14 +19,14 @@ def apart(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
     """The aggregate, assigning its windows where it must. SS213, SS320, SS349 where it cannot."""
     if node.window is not None or not _must_assign(node):
         return node
-    aggregate = fused(node)
+    aggregate = node.with_windows_fused()
     if aggregate.window is None:
         raise _not_fused(node, select)
     return aggregate
 
 
 def _must_assign(node: WindowAggregate) -> bool:
-    info = window_of(node)
+    info = node.window_info
     assert info is not None
     closes = isinstance(info.window, AlignedWindow | Session)
     return not closes or not node.firing.is_default or node.pane is not None or node.pane_index is not None
@@ -34,7 +34,7 @@ def _must_assign(node: WindowAggregate) -> bool:
 
 def _not_fused(node: WindowAggregate, select: exp.Expr) -> SqlStreamError:
     at = select.args.get("group") or select
-    info = window_of(node.input)
+    info = node.input.window_info
     assert info is not None
     window = {node.columns.start, node.columns.end, node.columns.time}
     if any(columns_of(a.expression) & window for a in node.aggregates):

@@ -66,10 +66,10 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
 
 
 def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:
-    reason = why_inserts_only(node)
+    reason = node.why_inserts_only
     because = f": {reason}" if reason is not None else ""
-    come = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}"
-    detail = f"{come}, and {taken_by(node)} does not take them{because}."
+    come = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}"
+    detail = f"{come}, and {node.consumer_name} does not take them{because}."
     diagnostic = unsupported.diagnostic("changelog input", span, detail)
-    instead = instead_of(maker)
+    instead = maker.append_only_hint
     return diagnostic if instead is None else replace(diagnostic, hint=f"{instead[0].upper()}{instead[1:]}.")

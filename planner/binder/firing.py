@@ -46,7 +46,7 @@ def _normal(bound_firing: Firing, fired: Fired) -> Firing:
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
     if bound_firing.trigger == default and not isinstance(fired.window, GlobalWindow):
         bound_firing = replace(bound_firing, trigger=None)
-    return bound_firing if fires_again(bound_firing) else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
+    return bound_firing if bound_firing.fires_again else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
 
 
 # --- which clause says when -----------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: 
         return node
     if time is None or time is TimeDomain.PROCESSING or first.descending:
         message = "ORDER BY needs all rows at once, and a query gives rows as they come"
-        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if bounded(node) else (None, _HINT)
+        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if node.bounded else (None, _HINT)
         raise bind_error("SS217", message, query.args["order"], hint, detail)
     check_order(tuple(ties), node, query.args["order"])
     return check_changes(TemporalSort(node, first.name, tuple(ties)), context, query.args["order"])

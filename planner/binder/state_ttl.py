@@ -67,7 +67,7 @@ def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
 
 def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
     """A lookup that remembers rows of these tables does so for as long as they say."""
-    return replace(node, ttl_ms=ttl_ms_of(tables, context)) if remembers(node) else node
+    return replace(node, ttl_ms=ttl_ms_of(tables, context)) if node.remembers_answers else node
 
 
 def is_state_ttl(call: exp.Expr) -> bool:

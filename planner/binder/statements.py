@@ -152,7 +152,7 @@ _MOST_OPERATORS = 100_000
 def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
     """Queries of WITH and views stand for their operators wherever they are named: twenty that name the one before
     twice are a million."""
-    number = operators(node)
+    number = node.operator_count
     if number > _MOST_OPERATORS:
         message = f"the query has {number:,} operators, more than {_MOST_OPERATORS:,}"
         detail = "Views and queries of WITH count wherever they are named."

@@ -42,7 +42,7 @@ class SubqueryRows:
     def at_most_one(self) -> bool:
         """Is there one row at most for each row of the query around?"""
         names = {field.name for field in self.keys}
-        return any(key <= names for key in unique_keys(self.node))
+        return any(key <= names for key in self.node.unique_keys)
 
     def all(self) -> Scope:
         return self._scope(self.node, {})

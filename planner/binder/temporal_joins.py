@@ -53,7 +53,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, c
     conditions, columns = conditions_on(join, left, right, context)
     named = None if time is None else left.fields[time].time
     domain = named or TimeDomain.PROCESSING
-    keys = upsert_keys(right.node)
+    keys = right.node.upsert_keys
     if not keys:
         raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
     right_time = ""
@@ -82,7 +82,7 @@ def temporal_scope(
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
     node = check_changes(node, context, join)
-    if retracts(node):
+    if node.retracts:
         node = replace(node, left_ttl_ms=ttl_ms_of(left_tables, context))
     above = rest if node.kind is JoinKind.INNER else ()
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)

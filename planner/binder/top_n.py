@@ -76,10 +76,10 @@ class Ranked(Unary):
     def _call(self) -> OverCall:
         return OverCall(Item(self.number, exp.Anonymous(this=self.function, expressions=[]), INT, False), None)
 
-
-@window_of.register
-def _(node: Ranked) -> WindowInfo | None:
-    return window_of(node.input)
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
 
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
@@ -221,7 +221,7 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     if closes is not None:
         newest = only_one and by_time and order[0].descending
         return check_changes(replace(top, closes=closes, newest_first=newest), context, at)
-    if only_one and by_time and changelog_mode(node) == APPEND_ONLY:
+    if only_one and by_time and node.changelog_mode == APPEND_ONLY:
         assert ranked.domain is not None
         deduplicated = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
         first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
@@ -234,8 +234,8 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
 
 def _closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
     """When the windows of the keys have all their rows; None where the keys tell no window that closes once."""
-    info = window_of(node)
-    if info is None or info.domain is TimeDomain.PROCESSING or changelog_mode(node) != APPEND_ONLY:
+    info = node.window_info
+    if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None
     if not isinstance(info.window, AlignedWindow | Session) or not all(map(_closes_once, node.walk())):
         return None

@@ -62,7 +62,7 @@ def _lost_in(node: Node, name: str) -> RegularJoin | None:
 
 def _lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
     """Why there are no windows above the join."""
-    updates = changelog_mode(join) != APPEND_ONLY
+    updates = join.changelog_mode != APPEND_ONLY
     what = "is updated later" if updates else "leaves when its partner comes"
     message = (
         f'column "{name}" is no time attribute above the {join.kind.value} JOIN without bounds on times, for {window}'

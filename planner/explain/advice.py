@@ -41,17 +41,11 @@ Remark = tuple[Topic, str]
 def _said(plan: Node) -> Iterator[Remark]:
     """The remarks on all nodes, top down; those on latency once, as nodes may share their windows."""
     floors: set[str] = set()
-    for topic, text in chain.from_iterable(map(remarks, plan.walk())):
+    for topic, text in chain.from_iterable(node.remarks() for node in plan.walk()):
         if topic is not Topic.LATENCY or text not in floors:
             yield topic, text
         if topic is Topic.LATENCY:
             floors.add(text)
-
-
-@singledispatch
-def remarks(node: Node) -> Iterator[Remark]:
-    """Sentences about a node."""
-    return iter(())
 
 
 def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:

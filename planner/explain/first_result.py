@@ -32,7 +32,7 @@ def first_result(info: WindowInfo, trigger: firing.Trigger | None, delay_ms: int
     if isinstance(info.window, GlobalWindow) and trigger in (firing.AfterWatermark(), firing.AfterProcessingTime()):
         return f"{name}: results come at the end of the input."
     if trigger is not None:
-        return f"{name}: its first result comes {when(trigger)}."
+        return f"{name}: its first result comes {trigger.first_firing_text}."
     if info.domain is TimeDomain.PROCESSING:
         return f"{name}: results come when the clock passes the end of the window{_longest(info.window, 0)}."
     after = f"{readable(delay_ms)} after the end of the window" if delay_ms else "at the end of the window"
@@ -64,82 +64,3 @@ def _longest(window: Window, delay: int) -> str:
 def _ordinal(count: int) -> str:
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
-
-
-# --- triggers -------------------------------------------------------------------------------------------------
-
-
-@singledispatch
-def when(trigger: firing.Trigger) -> str:
-    """``with the 10th row of a window``."""
-    raise TypeError(f"no text for {type(trigger).__name__}")
-
-
-@when.register
-def _(trigger: firing.EveryRows) -> str:
-    return f"with the {_ordinal(trigger.count)} row of a window"
-
-
-@when.register
-def _(trigger: firing.EveryInterval) -> str:
-    return f"within {readable(trigger.interval_ms)} of {trigger.domain.value}"
-
-
-@when.register
-def _(trigger: firing.When) -> str:
-    return f"with the first row of {sql(trigger.condition)}"
-
-
-@when.register
-def _(trigger: firing.AfterWatermark) -> str:
-    if trigger.early is not None:
-        return when(trigger.early)
-    later = f"{readable(trigger.delay_ms)} after" if trigger.delay_ms else "at"
-    return f"when the watermark is {later} the end of the window"
-
-
-@when.register
-def _(trigger: firing.AfterProcessingTime) -> str:
-    return "when the clock passes the end of the window"
-
-
-@when.register
-def _(trigger: firing.Delta) -> str:
-    return f"when {sql(trigger.value)} has moved by more than {sql(trigger.threshold)}"
-
-
-@when.register
-def _(trigger: firing.AfterSilence) -> str:
-    return f"{readable(trigger.interval_ms)} after the last row"
-
-
-@when.register
-def _(trigger: firing.OnBarrier) -> str:
-    return "at the first barrier"
-
-
-@when.register
-def _(trigger: firing.Never) -> str:
-    return "never"
-
-
-@when.register
-def _(trigger: firing.EachBatch) -> str:
-    return "with each micro-batch"
-
-
-@when.register
-def _(trigger: firing.UserTrigger) -> str:
-    return f"when {trigger.call.function} says so"
-
-
-@when.register
-def _(trigger: firing.Purging) -> str:
-    return when(trigger.inner)
-
-
-@when.register
-def _(trigger: firing.Combined) -> str:
-    if trigger.combinator is Combinator.THEN:
-        return when(trigger.left)
-    return f"{when(trigger.left)} {trigger.combinator.value.lower()} {when(trigger.right)}"

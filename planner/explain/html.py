@@ -122,7 +122,7 @@ def _summary(changes: Changes) -> str:
 def _details(changes: Changes) -> str:
     node = changes.node
     fields = [(f.name, str(f.type), _not_null(f.nullable), _time(f.time)) for f in node.schema]
-    kept_rows = [f"keeps {one.what}, until {one.until or 'the end of the job'}" for one in kept(node)]
+    kept_rows = [f"keeps {one.what}, until {one.until or 'the end of the job'}" for one in node.state_descriptions()]
     return f'<p class="small">{escape(properties_text(changes))}</p>{_list(kept_rows)}' + _table(
         ("field", "type", "", "time"), fields
     )
@@ -130,7 +130,7 @@ def _details(changes: Changes) -> str:
 
 def _state(plan: Node) -> str:
     nodes = {id(node): node for node in plan.walk()}.values()
-    rows = [(describe(node), one.what, one.until) for node in nodes for one in kept(node)]
+    rows = [(node.describe(), one.what, one.until) for node in nodes for one in node.state_descriptions()]
     if not rows:
         return "<p>No operator keeps state.</p>"
     body = "".join(

@@ -43,7 +43,7 @@ def explain(
     if format == "MERMAID":
         if stage == "CHANGELOG_MODE":
             return mermaid(changes_of(optimize(plan, rules)), with_properties)
-        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), describe)
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), lambda node: node.describe())
     return _text(plan, stage, rules)
 
 
@@ -82,9 +82,9 @@ def _properties(changes: Changes) -> dict[str, Any]:
         "node": type(node).__name__,
         "changelog_mode": changelog_text(changes.kinds),
         "drops_before": changes.drops,
-        "upsert": [sorted(key) for key in sorted(upsert_keys(node), key=sorted)],
+        "upsert": [sorted(key) for key in sorted(node.upsert_keys, key=sorted)],
         "time": [f.name for f in node.schema if f.time is not None],
-        "unique": [sorted(key) for key in sorted(unique_keys(node), key=sorted)],
-        "bounded": bounded(node),
+        "unique": [sorted(key) for key in sorted(node.unique_keys, key=sorted)],
+        "bounded": node.bounded,
         "order": arrival_order(node).value,
     }

@@ -118,7 +118,7 @@ def firing_text(fires: Firing) -> list[str]:
     parts: list[str] = []
     accumulation = fires.accumulation
     if fires.trigger is not None or accumulation is not firing.Accumulation.ACCUMULATING:
-        trigger = trigger_text(fires.trigger) if fires.trigger is not None else "AFTER WATERMARK"
+        trigger = fires.trigger.text if fires.trigger is not None else "AFTER WATERMARK"
         parts.append(f"TRIGGER {trigger} {accumulation.value}")
     if fires.eviction is not None:
         parts.append(f"EVICT {'AFTER' if fires.eviction.after else 'BEFORE'} {_evictor(fires.eviction.evictor)}")
@@ -133,83 +133,8 @@ def _late(late: firing.LateData) -> str:
     return f"LATE DATA{allow} {late.action.value}{to}"
 
 
-@singledispatch
-def trigger_text(trigger: object) -> str:
-    """``EVERY 10 rows OR AFTER WATERMARK``."""
-    raise TypeError(f"no text for {type(trigger).__name__}")
-
-
-@trigger_text.register
-def _(trigger: firing.EveryRows) -> str:
-    return f"EVERY {trigger.count} rows"
-
-
-@trigger_text.register
-def _(trigger: firing.EveryInterval) -> str:
-    return f"EVERY {readable(trigger.interval_ms)} {trigger.domain.value}"
-
-
-@trigger_text.register
-def _(trigger: firing.When) -> str:
-    return f"WHEN {sql(trigger.condition)}"
-
-
-@trigger_text.register
-def _(trigger: firing.AfterWatermark) -> str:
-    delay = f" WITH DELAY {readable(trigger.delay_ms)}" if trigger.delay_ms else ""
-    early = f" EARLY {trigger_text(trigger.early)}" if trigger.early else ""
-    late = f" LATE {trigger_text(trigger.late)}" if trigger.late else ""
-    return f"AFTER WATERMARK{delay}{early}{late}"
-
-
-@trigger_text.register
-def _(trigger: firing.AfterProcessingTime) -> str:
-    return "AFTER PROCESSING TIME"
-
-
-@trigger_text.register
-def _(trigger: firing.Delta) -> str:
-    return f"{_delta(trigger)} > {sql(trigger.threshold)}"
-
-
-@trigger_text.register
-def _(trigger: firing.AfterSilence) -> str:
-    return f"AFTER {readable(trigger.interval_ms)} OF SILENCE"
-
-
-@trigger_text.register
-def _(trigger: firing.OnBarrier) -> str:
-    return "ON BARRIER"
-
-
-@trigger_text.register
-def _(trigger: firing.Never) -> str:
-    return "NEVER"
-
-
-@trigger_text.register
-def _(trigger: firing.EachBatch) -> str:
-    return "each micro-batch"
-
-
-@trigger_text.register
-def _(trigger: firing.UserTrigger) -> str:
-    return f"USING {call_text(trigger.call)}"
-
-
-@trigger_text.register
-def _(trigger: firing.Purging) -> str:
-    return f"PURGING ({trigger_text(trigger.inner)})"
-
-
-@trigger_text.register
-def _(trigger: firing.Combined) -> str:
-    left, right = (_operand(t) for t in (trigger.left, trigger.right))
-    return f"{left} {trigger.combinator.value} {right}"
-
-
 def _operand(trigger: firing.Trigger) -> str:
-    text = trigger_text(trigger)
+    text = trigger.text
     return f"({text})" if isinstance(trigger, firing.Combined) else text
 
 

@@ -96,7 +96,7 @@ def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
 
 def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
     passing = passes_by(rows)
-    if not remembers(node):
+    if not node.remembers_answers:
         return passing
     retracts = F.expr(f"coalesce({ROW_KIND} IN ('-U', '-D'), false)")
     return retracts if passing is None else passing | retracts

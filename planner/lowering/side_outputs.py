@@ -65,9 +65,9 @@ def _senders(plan: Node) -> Iterator[_Sender]:
 
 
 def _of_window(node: WindowAggregate, number: int) -> _Sender:
-    late, late_rows_marker = node.firing.late, late_marker(node, number)
+    late, late_rows_marker = node.firing.late, node.late_marker(number)
     assert late.table is not None and late_rows_marker is not None, "a table gets the late rows"
-    fields = (*late_fields(node), *node.columns.fields(None)[:2])
+    fields = (*node.late_fields, *node.columns.fields(None)[:2])
     values = tuple(value.sql(dialect=SparkWithTime, comments=False) for value in late.values)
     return _Sender(late_rows_marker, late.table, fields, values)
 

@@ -57,6 +57,58 @@ from sqlstream.planner.windows import (
     time_of_windows,
 )
 from sqlstream.types import DataType
+from collections.abc import Iterator
+from sqlglot import exp
+from sqlstream.planner.changes import why_inserts_only
+from sqlstream.planner.explain.advice import Remark
+from sqlstream.planner.explain.advice import Topic
+from sqlstream.planner.explain.advice import remarks
+from sqlstream.planner.firing import AfterProcessingTime
+from sqlstream.planner.firing import AfterWatermark
+from sqlstream.planner.firing import Delta
+from sqlstream.planner.firing import EvictDelta
+from sqlstream.planner.firing import LateData
+from sqlstream.planner.firing import When
+from sqlstream.planner.keeping import Kept
+from sqlstream.planner.keeping import kept
+from sqlstream.planner.meanings import meaning
+from sqlstream.planner.meanings import names_of
+from sqlstream.planner.meanings import names_tables
+from sqlstream.planner.naming import below_projections
+from sqlstream.planner.nodes import Project
+from sqlstream.planner.operators.window_advice import _order_of_arrival
+from sqlstream.planner.operators.window_chaining import HASHED
+from sqlstream.planner.operators.window_chaining import _has_fixed_gap
+from sqlstream.planner.operators.window_chaining import _reads_a_column
+from sqlstream.planner.operators.window_fusing import _on_top
+from sqlstream.planner.operators.window_fusing import _reads
+from sqlstream.planner.operators.window_kernels import GROUPING_SET
+from sqlstream.planner.operators.window_kernels import WindowKernelKind
+from sqlstream.planner.operators.window_kernels import sees_order
+from sqlstream.planner.operators.window_kernels import sees_ties
+from sqlstream.planner.operators.window_state import types_of_aggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.operators.windows import kept_by_windows
+from sqlstream.planner.operators.windows import names_of_columns
+from sqlstream.planner.operators.windows import only_columnar_window
+from sqlstream.planner.physical.aggregate_arguments import read_by
+from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.physical.chaining import chained
+from sqlstream.planner.physical.clocks import told_time
+from sqlstream.planner.physical.kernels import keys_of
+from sqlstream.planner.physical.kernels import sees_arrival
+from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.readers import FieldsRead
+from sqlstream.planner.physical.readers import fields_read
+from sqlstream.planner.physical.state_facts import keys_fact
+from sqlstream.planner.physical.state_facts import reads_windows
+from sqlstream.planner.physical.state_facts import state_facts
+from sqlstream.planner.physical.state_facts import title_of
+from sqlstream.planner.physical.text import before_exchange
+from sqlstream.planner.physical.text import native_state
+from sqlstream.planner.rules.fuse_windows_into_aggregate import with_windows
+from sqlstream.planner.windows import Tumble
+from sqlstream.planner.windows import kind_of_window
 
 
 @dataclass(frozen=True)
@@ -114,176 +166,392 @@ class WindowAggregate(Unary):
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
         return evicts or fires or isinstance(self.window, UserWindow)
 
+    def remarks(self) -> Iterator[Remark]:
+        yield from self._firing_remarks(self.firing.trigger)
+        yield from self._overlap_remarks()
+        for item in self.aggregates:
+            name = _order_of_arrival(item.expression)
+            if name:
+                order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
+                yield Topic.ARRIVAL, f'"{item.name}" ({name.upper()}) {order}.'
 
-# --- properties -----------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------
 
-
-@changelog_mode.register
-def _(node: WindowAggregate) -> frozenset[RowKind]:
-    """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
     good."""
-    if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
-        return APPEND_ONLY
-    window = window_of(node)
-    merges = window is not None and isinstance(window.window, (Session, UserWindow))
-    goes = merges or changelog_mode(node.input) != APPEND_ONLY
-    return frozenset(RowKind) if goes else frozenset(RowKind) - {RowKind.DELETE}
+        if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
+            return APPEND_ONLY
+        window = self.window_info
+        merges = window is not None and isinstance(window.window, (Session, UserWindow))
+        goes = merges or self.input.changelog_mode != APPEND_ONLY
+        return frozenset(RowKind) if goes else frozenset(RowKind) - {RowKind.DELETE}
 
+    keeps_state = True
 
-@keeps_state.register
-def _(node: WindowAggregate) -> bool:
-    return True
+    @property
+    def why_rows_stored(self) -> str | None:
+        if self.firing.eviction is not None:
+            return "EVICT looks at each"
+        return "windows of the last rows share no bounds" if isinstance(self.window, RowMeasured) else None
 
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset() if isinstance(self.window, CountWindow) else frozenset({self.domain})
 
-@keeps_rows.register
-def _(node: WindowAggregate) -> str | None:
-    if node.firing.eviction is not None:
-        return "EVICT looks at each"
-    return "windows of the last rows share no bounds" if isinstance(node.window, RowMeasured) else None
+    @property
+    def uses_processing_time(self) -> bool:
+        return windows_follow_clock(self.window, self.domain) or any(map(by_clock, simple_triggers(self.firing.trigger)))
 
+    @property
+    def emits_ahead_of_clock(self) -> bool:
+        return self.domain is TimeDomain.PROCESSING
 
-@awaited_by.register
-def _(node: WindowAggregate) -> frozenset[TimeDomain]:
-    return frozenset() if isinstance(node.window, CountWindow) else frozenset({node.domain})
+    @property
+    def fires_on_barriers(self) -> bool:
+        return self.firing.at_barriers
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        c = self.columns
+        below = self.input.window_info
+        window = self.window or (below.window if below else None)
+        assert window is not None, "a window aggregate stands over rows with a window"
+        return WindowInfo(window, c.start, c.end, c.time, self.domain, self.keys)
 
-@uses_processing_time.register
-def _(node: WindowAggregate) -> bool:
-    return windows_follow_clock(node.window, node.domain) or any(map(by_clock, simple_triggers(node.firing.trigger)))
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
+        window = self.window_info
+        by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
+        retracts = self.firing.accumulation is Accumulation.RETRACTING
+        if not by_bounds or (self.firing.fires_again and not retracts):
+            return frozenset()
+        grouping = {self.grouping_id} if self.grouping_id else set()
+        return frozenset({frozenset({*self.keys, *grouping, self.columns.start, self.columns.end})})
 
+    arrival_order = ArrivalOrder.WINDOW
 
-@acts_by_clock.register
-def _(node: WindowAggregate) -> bool:
-    return node.domain is TimeDomain.PROCESSING
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.firing.is_default and not isinstance(self.window, (GlobalWindow, UserWindow))
 
+    # --- late rows --------------------------------------------------------------------------------------------
 
-@sees_barriers.register
-def _(node: WindowAggregate) -> bool:
-    return node.firing.at_barriers
+    @property
+    def side_table(self) -> Table | None:
+        return self.firing.late.table
 
+    def late_marker(self, number: int) -> str | None:
+        """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
+        table = self.firing.late.table
+        return f"{number}/{table.name}" if table is not None else None
 
-@window_of.register
-def _(node: WindowAggregate) -> WindowInfo | None:
-    c = node.columns
-    below = window_of(node.input)
-    window = node.window or (below.window if below else None)
-    assert window is not None, "a window aggregate stands over rows with a window"
-    return WindowInfo(window, c.start, c.end, c.time, node.domain, node.keys)
+    @property
+    def late_fields(self) -> tuple[Field, ...]:
+        """The fields of the node's input that the values of late rows read, without the bounds of the window."""
+        read = set[str]().union(*(columns_of(value) for value in self.firing.late.values))
+        bounds = {self.columns.start, self.columns.end}
+        return tuple(f for f in self.input.schema if f.name in read - bounds)
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@unique_keys.register
-def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
-    """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
-    window = window_of(node)
-    by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
-    retracts = node.firing.accumulation is Accumulation.RETRACTING
-    if not by_bounds or (fires_again(node.firing) and not retracts):
-        return frozenset()
-    grouping = {node.grouping_id} if node.grouping_id else set()
-    return frozenset({frozenset({*node.keys, *grouping, node.columns.start, node.columns.end})})
+    def with_constants_folded(self) -> Node:
+        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
 
+    def pruned(self, required: Names) -> Node:
+        aggregates = tuple(a for a in self.aggregates if a.name in required)
+        own = self.columns.names
+        read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(self.firing))
+        read |= self.input.field_names if self.shows_rows_to_classes else frozenset()
+        # Late rows carry the bounds of the window that this node assigns.
+        read = (read | self.times | read_by_window(self.window)) - own if self.window is not None else read | own
+        pane, pane_index = (name if name in required else None for name in (self.pane, self.pane_index))
+        rebuilt = replace(self, aggregates=aggregates, pane=pane, pane_index=pane_index)
+        return replace(rebuilt, input=self.input.pruned(read))
 
-@arrival_order.register
-def _(node: WindowAggregate) -> ArrivalOrder:
-    return ArrivalOrder.WINDOW
-
-
-@is_joint.register
-def _(node: WindowAggregate) -> bool:
-    return node.firing.is_default and not isinstance(node.window, (GlobalWindow, UserWindow))
-
-
-# --- late rows ------------------------------------------------------------------------------------------------
-
-
-@side_table.register
-def _(node: WindowAggregate) -> Table | None:
-    return node.firing.late.table
-
-
-def late_marker(node: WindowAggregate, number: int) -> str | None:
-    """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
-    table = node.firing.late.table
-    return f"{number}/{table.name}" if table is not None else None
-
-
-def late_fields(node: WindowAggregate) -> tuple[Field, ...]:
-    """The fields of the node's input that the values of late rows read, without the bounds of the window."""
-    read = set[str]().union(*(columns_of(value) for value in node.firing.late.values))
-    bounds = {node.columns.start, node.columns.end}
-    return tuple(f for f in node.input.schema if f.name in read - bounds)
-
-
-# --- rules ----------------------------------------------------------------------------------------------------
-
-
-@with_folded.register
-def _(node: WindowAggregate) -> Node:
-    return replace(node, aggregates=tuple(map(folded_item, node.aggregates)))
-
-
-@pruned.register
-def _(node: WindowAggregate, required: Names) -> Node:
-    aggregates = tuple(a for a in node.aggregates if a.name in required)
-    own = node.columns.names
-    read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(node.firing))
-    read |= all_fields(node.input) if node.shows_rows_to_classes else frozenset()
-    # Late rows carry the bounds of the window that this node assigns.
-    read = (read | node.times | read_by_window(node.window)) - own if node.window is not None else read | own
-    pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
-    rebuilt = replace(node, aggregates=aggregates, pane=pane, pane_index=pane_index)
-    return replace(rebuilt, input=pruned(node.input, read))
-
-
-@passes.register
-def _(node: WindowAggregate, read: set[str]) -> bool:
-    """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
     late rows of all keys."""
-    keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
-    return keyed and node.firing.late.action is LateAction.DROP
+        keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
+        return keyed and self.firing.late.action is LateAction.DROP
 
+    def watermark_fields_needed(self, needed: Names) -> Names:
+        return self.times
 
-@needed_below.register
-def _(node: WindowAggregate, needed: Names) -> Names:
-    return node.times
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        if self.grouping_sets is not None:
+            sets = ", ".join(f"({', '.join(s)})" for s in self.grouping_sets)
+            parts.append(f"sets {sets} as {self.grouping_id}")
+        parts.append(f"{self._window_text}{columns_text(self.columns)}")
+        parts += [*firing_text(self.firing), *(["keeping rows"] if self.why_rows_stored else [])]
+        panes = [name for name in (self.pane, self.pane_index) if name]
+        return f"WindowAggregate({'; '.join([*parts, *(item.text for item in self.aggregates), *panes])})"
 
-# --- texts ----------------------------------------------------------------------------------------------------
+    @property
+    def _window_text(self) -> str:
+        if self.window is not None:
+            return text_of(self.window, self.time)
+        info = self.window_info
+        assert info is not None
+        return window_text(info.window)
 
+    # --- changes ----------------------------------------------------------------------------------------------
 
-@describe.register
-def _(node: WindowAggregate) -> str:
-    parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    if node.grouping_sets is not None:
-        sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)
-        parts.append(f"sets {sets} as {node.grouping_id}")
-    parts.append(f"{_window_text(node)}{columns_text(node.columns)}")
-    parts += [*firing_text(node.firing), *(["keeping rows"] if keeps_rows(node) else [])]
-    panes = [name for name in (node.pane, node.pane_index) if name]
-    return f"WindowAggregate({'; '.join([*parts, *map(item_text, node.aggregates), *panes])})"
+    consumer_name = "an aggregate over windows"
 
+    producer_name = "the windows with RETRACTING"
 
-def _window_text(node: WindowAggregate) -> str:
-    if node.window is not None:
-        return text_of(node.window, node.time)
-    info = window_of(node)
-    assert info is not None
-    return window_text(info.window)
+    append_only_hint = "emit each result once (EMIT ON WINDOW CLOSE, or without RETRACTING)"
 
+    def chain_link(self, rows_wait: bool) -> Link | str:
+        below = self.input
+        while isinstance(below, Project):
+            below = below.input
+        if not isinstance(below, WindowAggregate):
+            return f"its rows do not come from windows with aggregates, but from {type(below).__name__}"
+        reason = self._why_apart(below) or ("rows of the query may wait in state" if rows_wait else None)
+        if reason is not None:
+            return reason
+        fields = dict(self._traced_fields())
+        if None in fields.values():
+            return "what it reads is computed from the results below"
+        return self._link_to(below, {name: source for name, source in fields.items() if source is not None})
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def _link_to(self, below: WindowAggregate, fields: dict[str, str]) -> Link | str:
+        keys = [fields[key] for key in self.keys]
+        if set(keys) != set(below.keys) or len(keys) != len(below.keys):
+            return "its keys are not those of the windows below"
+        types = {f.name: f.type.name for f in below.schema}
+        if not all(types[key] in HASHED for key in keys):
+            return "its keys are of types that only Spark can hash"
+        if not {fields[name] for name in self._time_fields} <= {below.columns.start, below.columns.end, below.columns.time}:
+            return "its time is not that of the windows below"
+        return Link(below, tuple(fields.items()))
 
+    def _why_apart(self, below: WindowAggregate) -> str | None:
+        """What of the nodes themselves keeps them apart."""
+        clock = self.uses_processing_time or below.uses_processing_time or (self.window and self.time is None)
+        window = self.window
+        cut = isinstance(window, Session) and window != Session(window.gap_ms)
+        plain = window is None or isinstance(window, AlignedWindow | CountWindow) or _has_fixed_gap(window)
+        if clock:
+            return "one of the two needs processing time"
+        if self.grouping_sets is not None or below.grouping_sets is not None:
+            return "GROUPING SETS have keys of their own"
+        if below.changelog_mode != APPEND_ONLY:
+            return "the windows below withdraw results"
+        if window is not None and (cut or not plain):
+            return f"{kind_of_window(window)} reads more than the time of rows"
+        if replace(self.firing, late=LateData()) != DEFAULT_FIRING:
+            return "its trigger or eviction reads rows"
+        return None if all(_reads_a_column(item.expression) for item in self.aggregates) else "it computes what it reads"
 
-@taken_by.register
-def _(node: WindowAggregate) -> str:
-    return "an aggregate over windows"
+    # --- what is read -----------------------------------------------------------------------------------------
 
+    @property
+    def _time_fields(self) -> tuple[str, ...]:
+        if self.window is None:
+            return self.columns.start, self.columns.end
+        return (self.time,) if self.time is not None else ()
 
-@made_by.register
-def _(node: WindowAggregate) -> str:
-    return "the windows with RETRACTING"
+    def _fields_chained(self) -> Iterator[str]:
+        yield from (*self.keys, *self._time_fields)
+        for item in self.aggregates:
+            yield from (column.name for column in item.expression.find_all(exp.Column))
+        if self.firing.late.action is LateAction.TO:
+            yield from (field.name for field in self.late_fields)
 
+    def _traced_fields(self) -> Iterator[tuple[str, str | None]]:
+        """The fields that the node reads, with their names below the projections; None for what these compute."""
+        for field in dict.fromkeys(self._fields_chained()):
+            source = below_projections(self.input, field)
+            yield field, None if source is None else source[1]
 
-@instead_of.register
-def _(node: WindowAggregate) -> str:
-    return "emit each result once (EMIT ON WINDOW CLOSE, or without RETRACTING)"
+    @property
+    def why_inserts_only(self) -> str | None:
+        firing = self.firing
+        if firing.eviction is not None:
+            return "EVICT looks at rows one by one"
+        if firing.late.action is LateAction.TO:
+            return "the table of late rows would not tell which came and which went"
+        if self.shows_rows_to_classes:
+            return "Python classes see inserted rows"
+        return self._why_rows_cannot_go
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        if self.grouping_sets is not None:
+            return None
+        expressions = [read for item in self.aggregates for read in read_by(item)]
+        computes = any(not isinstance(read, exp.Column) for read in expressions)
+        if computes or self._window_computes or self._firing_computes:
+            return None
+        every = [f.name for f in self.input.schema] if self.shows_rows_to_classes else []
+        late = [f.name for f in self.late_fields] if self.firing.late.action is LateAction.TO else []
+        names = dict.fromkeys([*self.keys, *self.times, *(read.name for read in expressions), *late, *every])
+        return FieldsRead(tuple(names), self.keys, self.time)
+
+    @property
+    def _window_computes(self) -> bool:
+        match self.window:
+            case None:
+                return True
+            case Session(gap_ms=int(), start_when=None, end_when=None):
+                return False
+            case Session():
+                return True
+        return False
+
+    @property
+    def _firing_computes(self) -> bool:
+        eviction = self.firing.eviction
+        evicts = eviction is not None and isinstance(eviction.evictor, EvictDelta)
+        return evicts or any(isinstance(trigger, When | Delta) for trigger in simple_triggers(self.firing.trigger))
+
+    def with_windows_fused(self) -> Node:
+        return self.with_windows_fused()
+
+    def with_windows_fused(self) -> WindowAggregate:
+        """The aggregate assigning the windows itself; the same node where that would change its result.
+
+    UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where keys
+    differ from PARTITION BY.
+    """
+        if self.window is not None:
+            return self
+        assign = _on_top(self.input, {self.columns.time})
+        if assign is None or not self._may_fuse(assign):
+            return self
+        return replace(self, input=assign.input, window=assign.window, time=assign.time)
+
+    def _may_fuse(self, assign: AssignWindows) -> bool:
+        if (self.columns.start, self.columns.end) != (assign.columns.start, assign.columns.end):
+            return False
+        if any(_reads(a.expression, self.columns) for a in self.aggregates):
+            return False
+        if isinstance(assign.window, AlignedWindow):
+            return True
+        same = len(self.keys) == len(assign.partition_by) and set(self.keys) == set(assign.partition_by)
+        return same and self.grouping_sets is None
+
+    @property
+    def _fires_once(self) -> bool:
+        """True for one result per window, when it closes, over all its rows, and late rows never taken."""
+        firing = self.firing
+        by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime()) and firing.late.allow_ms == 0
+        return by_default and firing.eviction is None and self.pane is None and self.pane_index is None
+
+    @property
+    def _shares_panes(self) -> bool:
+        """Panes are read in order of time, so aggregates that see the order of arrival need one pane per window."""
+        in_order = isinstance(self.window, Tumble) or not any(sees_order(item.expression) for item in self.aggregates)
+        return in_order and self._fires_once
+
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        if self.kernel_kind in (WindowKernelKind.COUNTED, WindowKernelKind.ROW_MEASURED, WindowKernelKind.CUT_SESSIONS):
+            return True
+        ordered = any(sees_order(item.expression) or sees_ties(item.expression) for item in self.aggregates)
+        return ordered or not self._fires_by_time
+
+    @property
+    def _fires_by_time(self) -> bool:
+        return self._fires_once and not isinstance(self.window, UserWindow)
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return (*self.keys, GROUPING_SET) if self.grouping_sets is not None else self.keys
+
+    @property
+    def before_exchange_text(self) -> str | None:
+        return "explode of the grouping sets" if self.grouping_sets is not None else None
+
+    def watermark_field(self, port: int = 0) -> str | None:
+        return self.time if self.window is not None and self.domain is not TimeDomain.PROCESSING else None
+
+    # --- Spark's own operators --------------------------------------------------------------------------------
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return only_columnar_window(self.window) or self._columnar_only_part or ("a window over changes" if self.retracts_rows else None)
+
+    @property
+    def _columnar_only_part(self) -> str | None:
+        firing = self.firing
+        if firing.eviction is not None:
+            return "EVICT"
+        if firing.late != DEFAULT_FIRING.late:
+            return "LATE DATA"
+        by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime())
+        if not by_default or firing.accumulation is not DEFAULT_FIRING.accumulation:
+            return "TRIGGER or EMIT"
+        return "window_pane()" if self.pane is not None or self.pane_index is not None else None
+
+    @property
+    def native_state_text(self) -> str:
+        sets = f"explode of {len(self.grouping_sets)} grouping sets, " if self.grouping_sets is not None else ""
+        window = "session_window" if isinstance(self.window, Session) else "window"
+        keys = ", ".join([*self.keys, window])
+        distinct = any(item.expression.find(exp.Distinct) for item in self.aggregates)
+        collected = ", DISTINCT values kept as sets" if distinct else ""
+        return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"
+
+    @property
+    def column_provenance(self) -> Names:
+        below = self.input.column_provenance
+        meanings = {key: below[key] for key in self.keys}
+        meanings |= {a.name: meaning(a.expression, below) for a in self.aggregates} | self._provenance_of_window(below)
+        extra = {"grouping_id": self.grouping_id, "pane": self.pane, "pane_index": self.pane_index}
+        return meanings | {name: text for text, name in extra.items() if name is not None}
+
+    def _provenance_of_window(self, below: Names) -> dict[str, str]:
+        """Windows that come with the rows keep what they are made of."""
+        own = names_of_columns(self.columns, below.get(self.time or ""))
+        given = {name: below[name] for name in own if name in below and names_tables()} if self.window is None else {}
+        return {**own, **given}
+
+    state_title = ("window aggregate", "window aggregate")
+
+    def reads_windows(self, above: bool) -> bool:
+        return self.window is None
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input, self.keys, names)
+        if self.grouping_sets is not None:
+            yield "grouping sets", ", ".join(f"({', '.join(names[k] for k in s)})" for s in self.grouping_sets)
+        if self.window is not None:
+            yield "window", window_text(self.window)
+            yield "time", names.get(self.time or "", "the clock")
+        yield "kind of time", self.domain.value
+        yield "aggregates", ", ".join(meaning(a.expression, names) for a in self.aggregates)
+        yield "types of aggregates", ", ".join(types_of_aggregate(a, self.input.schema) for a in self.aggregates)
+        yield "firing", "; ".join(self._firing_facts) or "once, when the window closes"
+        if self.input.changelog_mode != APPEND_ONLY:
+            yield "rows", "come and go"
+        yield "columns of the pane", ", ".join(n for n, c in (("kind", self.pane), ("index", self.pane_index)) if c)
+        # The other kernels may keep rows, under names made of expressions.
+        if self.kernel_kind not in (WindowKernelKind.PANES, WindowKernelKind.SESSIONS):
+            read = {c.name for a in self.aggregates for c in a.expression.find_all(exp.Column)}
+            yield "columns", ", ".join(f.name for f in self.input.schema if f.name in read)
+
+    @property
+    def _firing_facts(self) -> list[str]:
+        """Where late rows go may change; that they go somewhere else than away is part of what the kernel reads."""
+        late = self.firing.late
+        texts = firing_text(replace(self.firing, late=replace(late, table=None, values=())))
+        return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t
+                for t in texts]  # fmt: skip
+
+    def state_descriptions(self) -> Iterator[Kept]:
+        below = self.window_info
+        window = self.window if self.window is not None or below is None else below.window
+        what = "accumulators" if self.why_rows_stored is None else "rows"
+        yield from kept_by_windows(what, window, self.domain, keyed=bool(self.keys), allowed_ms=self.firing.late.allow_ms)

@@ -19,36 +19,6 @@ from sqlstream.planner.rules.fuse_windows_into_aggregate import with_windows
 from sqlstream.planner.windows import AlignedWindow, WindowColumns, read_by_window, renamed_window
 
 
-@with_windows.register
-def _(node: WindowAggregate) -> Node:
-    return fused(node)
-
-
-def fused(node: WindowAggregate) -> WindowAggregate:
-    """The aggregate assigning the windows itself; the same node where that would change its result.
-
-    UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where keys
-    differ from PARTITION BY.
-    """
-    if node.window is not None:
-        return node
-    assign = _on_top(node.input, {node.columns.time})
-    if assign is None or not _may_fuse(node, assign):
-        return node
-    return replace(node, input=assign.input, window=assign.window, time=assign.time)
-
-
-def _may_fuse(node: WindowAggregate, assign: AssignWindows) -> bool:
-    if (node.columns.start, node.columns.end) != (assign.columns.start, assign.columns.end):
-        return False
-    if any(_reads(a.expression, node.columns) for a in node.aggregates):
-        return False
-    if isinstance(assign.window, AlignedWindow):
-        return True
-    same = len(node.keys) == len(assign.partition_by) and set(node.keys) == set(assign.partition_by)
-    return same and node.grouping_sets is None
-
-
 def _columns(columns: WindowColumns) -> set[str]:
     return {columns.start, columns.end, columns.time}
 

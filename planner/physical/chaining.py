@@ -20,12 +20,6 @@ class Link:
 def link_of(node: Node, *, rows_wait: bool) -> Link | str | None:
     """The operator in whose call the node runs, or why it has an exchange of its own; None where no operator with state
     is below. ``rows_wait``: rows of the query may wait in state."""
-    if not any(keeps_state(below) for child in node.inputs for below in child.walk()):
+    if not any(below.keeps_state for child in node.inputs for below in child.walk()):
         return None
-    return chained(node, rows_wait)
-
-
-@singledispatch
-def chained(node: Node, rows_wait: bool) -> Link | str:
-    """``link_of`` an operator above others with state."""
-    return "only windows with aggregates run in the call of another operator"
+    return node.chain_link(rows_wait)

@@ -20,11 +20,5 @@ def gear_of(plan: Node, setting: str) -> Gear:
     ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
     """
     if setting == "auto":
-        return Gear.COLUMNAR if any(keeps_state(n) or needs_columnar(n) for n in plan.walk()) else Gear.NATIVE
+        return Gear.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Gear.NATIVE
     return Gear(setting)
-
-
-@singledispatch
-def needs_columnar(node: Node) -> bool:
-    """True for nodes without state that Catalyst does not compute, such as windows on the clock of a time zone."""
-    return False

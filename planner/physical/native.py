@@ -15,7 +15,7 @@ ONLY_COLUMNAR = "SS390"
 
 def require_native(node: Node) -> None:
     """UnsupportedError SS390 that names the first clause of an operator with state that Spark's own cannot run."""
-    clause = only_columnar(node)
+    clause = node.columnar_only_clause
     if clause is not None:
         _refuse(clause)
 
@@ -30,9 +30,3 @@ def _refuse(what: str) -> NoReturn:
     verb = "are" if what.startswith("dead letters") else "is"
     message = f"{what} {verb} not executed on Spark's native operators"
     raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-
-
-@singledispatch
-def only_columnar(node: Node) -> str | None:
-    """The clause of an operator with state that needs the columnar gear; None where Spark's own operators do."""
-    return type(node).__name__.upper()

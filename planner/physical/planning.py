@@ -126,7 +126,7 @@ class Above:
         return replace(planned, drops_before=True) if drops_before(node, self.before) else planned
 
     def _step(self, node: Node) -> Step:
-        if not keeps_state(node):
+        if not node.keeps_state:
             return stateless_step(node, self)
         return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
 
@@ -136,7 +136,7 @@ class Above:
 
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
         """The state of the walk for one of the inputs."""
-        over = replace(self, before=reads_before(node, self.before, port))
+        over = replace(self, before=node.reads_update_before(self.before, port))
         if port >= len(ports):
             return over
         told, files = ports[port].told, ports[port].files
@@ -160,38 +160,38 @@ class Above:
 
     def _native(self, node: Node) -> NativeState:
         require_native(node)
-        under = replace(self, awaited=self.awaited | awaited_by(node), stateful=(*self.stateful, node))
+        under = replace(self, awaited=self.awaited | node.awaited_domains, stateful=(*self.stateful, node))
         return NativeState(node, under.below(node))
 
     def _operator(self, node: Node) -> Operator:
         whole = self.whole
         number = next(whole.operators)
-        lookup = next(whole.lookups) if asks_outside(node) else None
+        lookup = next(whole.lookups) if node.queries_external_source else None
         chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
-        ticks = whole.clocks.ticks and uses_processing_time(node)
+        ticks = whole.clocks.ticks and node.uses_processing_time
         under = Above(
             whole,
-            awaited=self.awaited | awaited_by(node),
+            awaited=self.awaited | node.awaited_domains,
             stateful=(*self.stateful, node),
-            in_order=self.in_order or sees_arrival(node),
+            in_order=self.in_order or node.depends_on_arrival_order,
             linked=link is not None,
             functions=self.functions,
             before=self.before,
         )
-        ports = tuple(under.port(node, port, ticks=ticks) for port in range(ports_of(node)))
+        ports = tuple(under.port(node, port, ticks=ticks) for port in range(node.port_count))
         return Operator(
             node,
             under.below(node, ports),
             number,
-            keys=keys_of(node),
+            keys=node.exchange_keys,
             in_order=under.in_order,
             ticks=ticks,
             stateful_above=self.stateful[-1] if self.stateful else None,
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
-            held_back_ms=max(map(held_back_ms, node.inputs), default=0),
+            held_back_ms=max((child.watermark_held_back_ms for child in node.inputs), default=0),
             ports=ports,
         )
 
@@ -204,14 +204,14 @@ class Above:
 
     def _told(self, node: Node, port: int) -> BlobWatermark | None:
         """The watermark that the exchange of an input can tell: that of rows which all come."""
-        time = told_time(node, port)
+        time = node.watermark_field(port)
         node_and_name = below_projections(node.inputs[port], time) if time is not None else None
         if time is None or node_and_name is None:
             return None
         source, name = node_and_name
         if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
             return None
-        if source.domain not in self.awaited | awaited_by(node) or not self.whole.tells_alone(source):
+        if source.domain not in self.awaited | node.awaited_domains or not self.whole.tells_alone(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
 

@@ -38,12 +38,6 @@ class FieldsRead:
     time: str | None = None
 
 
-@singledispatch
-def fields_read(node: Node, port: int = 0) -> FieldsRead | None:
-    """The fields that an operator reads from an input unchanged; None if it computes something of them."""
-    return None
-
-
 def candidate(below: Node) -> Scan | None:
     """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
     *_, last = _down(below)
@@ -59,7 +53,7 @@ def times_between(below: Node) -> Iterator[AssignTime]:
 
 def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
     """The files that the exchange of an operator's input reads itself; None if a needed column is computed."""
-    read = fields_read(node, port)
+    read = node.fields_read(port)
     if read is None:
         return None
     columns: dict[str, Column] = {}

@@ -12,6 +12,13 @@ from sqlstream.planner.physical.clocks import PlanClocks
 from sqlstream.planner.physical.gears import Gear
 from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.udfs.spark.watermark import Watermark
+from functools import singledispatch
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.nodes import Insert
+from sqlstream.planner.nodes import Output
+from sqlstream.planner.nodes import StatementSet
+from sqlstream.planner.physical.text import _exchange
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,16 @@ class Step:
             yield step
             waiting.extend(reversed(step.inputs))
 
+    @property
+    def label(self) -> str:
+        """The node that the step carries out, or the nodes."""
+        return self.node.describe()
+
+    @property
+    def runs(self) -> str:
+        """The step in a few words."""
+        raise TypeError(f"no description for {type(self).__name__}")
+
 
 @dataclass(frozen=True)
 class Compute(Step):
@@ -47,6 +64,12 @@ class Compute(Step):
 
     arrow: bool = False
     skipped: bool = False
+
+    @property
+    def runs(self) -> str:
+        if self.skipped:
+            return "nothing, the operator above reads what it needs"
+        return self.node.compute_text
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,13 @@ class Read(Step):
     node: Scan
     in_order: bool = False
     by_exchange: bool = False
+
+    @property
+    def runs(self) -> str:
+        if self.by_exchange:
+            return "Spark lists the files, the exchange above reads their columns"
+        filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
+        return f'stream of connector "{self.node.table.connector}"{filters}'
 
 
 class Told(Enum):
@@ -82,10 +112,30 @@ class Mark(Step):
     told: Told = Told.NOT
     metric: int | None = None
 
+    @property
+    def runs(self) -> str:
+        node, delay = self.node, readable(self.node.delay_ms)
+        if self.told is Told.BY_BLOBS:
+            told = "the exchange above tells the newest time of its rows, and control rows join them there"
+            return f"nothing here, {told} (withWatermark, delay {delay})"
+        if self.told is Told.BY_TICKS:
+            return "a column with the clock, which ticks tell the operators above"
+        if self.told is Told.NOT:
+            return "nothing, no window waits for this watermark"
+        clock = "the time column" if node.domain is TimeDomain.EVENT else "the clock of the batch"
+        return (
+            f'union with the control rows of "{node.table}", withWatermark on {clock} '
+            f"(delay {delay}), then a filter that takes the control rows out"
+        )
+
 
 @dataclass(frozen=True)
 class NativeState(Step):
     """An operator with state that is Spark's own."""
+
+    @property
+    def runs(self) -> str:
+        return self.node.native_state_text
 
 
 @dataclass(frozen=True)
@@ -143,10 +193,28 @@ class Operator(Step):
         assert isinstance(below, Operator), below
         return below
 
+    @property
+    def runs(self) -> str:
+        before, behind = self.node.before_exchange_text, self.node.after_kernel_text
+        late = f", watermark {readable(self.held_back_ms)} behind" if self.held_back_ms else ""
+        parts = (before, _exchange(self), f"kernel {self.node.kernel_text}{late}", "state in RocksDB", behind)
+        apart = f" (not in the call of the operator below: {self.apart})" if self.apart is not None else ""
+        return f"{', '.join(text for text in parts if text is not None)}{apart}"
+
 
 @dataclass(frozen=True)
 class Write(Step):
     """The root of a query or of an insert, or the union of the inserts of a statement set."""
+
+    @property
+    def runs(self) -> str:
+        match self.node:
+            case Insert(table=table):
+                return f'sink of connector "{table.connector}", idempotent by batch'
+            case StatementSet(inserts=inserts):
+                return f"union of {len(inserts)} inserts in one query, a micro-batch is one epoch of all tables"
+        assert isinstance(self.node, Output), self.node
+        return "rows to the caller, once per micro-batch"
 
 
 @dataclass(frozen=True)

@@ -26,34 +26,7 @@ _COMPARISONS = {
 
 
 def fold_constants(plan: Node) -> Node:
-    return bottom_up(plan, with_folded)
-
-
-@singledispatch
-def with_folded(node: Node) -> Node:
-    """The node with the constant parts of its expressions computed."""
-    return node
-
-
-@with_folded.register
-def _(node: Filter) -> Node:
-    condition = folded(node.condition)
-    return node.input if is_boolean(condition, True) else replace(node, condition=condition)
-
-
-@with_folded.register
-def _(node: Project) -> Node:
-    return replace(node, items=tuple(map(folded_item, node.items)))
-
-
-@with_folded.register
-def _(node: Correlate) -> Node:
-    return replace(node, function=folded(node.function))
-
-
-@with_folded.register
-def _(node: Scan) -> Node:
-    return replace(node, predicates=tuple(map(folded, node.predicates)))
+    return bottom_up(plan, lambda node: node.with_constants_folded())
 
 
 def folded_item(item: Item) -> Item:

@@ -9,10 +9,4 @@ from sqlstream.planner.rewriting import bottom_up
 
 
 def fuse_windows_into_aggregate(plan: Node) -> Node:
-    return bottom_up(plan, with_windows)
-
-
-@singledispatch
-def with_windows(node: Node) -> Node:
-    """An aggregate that assigns the windows of a table function below it; other nodes as they are."""
-    return node
+    return bottom_up(plan, lambda node: node.with_windows_fused())

@@ -38,13 +38,7 @@ def nothing(table: Table, comparison: Comparison) -> bool:
 
 def push_lookup_filters(plan: Node, accepts: Accepts = nothing) -> Node:
     """Conjuncts of ON that the source of a table ``accepts`` become filters of the lookup."""
-    return bottom_up(plan, lambda node: with_filters(node, accepts))
-
-
-@singledispatch
-def with_filters(node: Node, accepts: Accepts) -> Node:
-    """A lookup with what its source accepts; other nodes as they are."""
-    return node
+    return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:

@@ -101,8 +101,8 @@ def _is_better_finished(plan: Root) -> bool:
         return True
     if not isinstance(plan, Output):
         return False
-    keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
-    return keeps or changelog_mode(plan) != APPEND_ONLY
+    keeps = any(node.keeps_state and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
+    return keeps or plan.changelog_mode != APPEND_ONLY
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:

@@ -231,7 +231,7 @@ def _columns(statement: nodes.CreateMaterializedView, plan: Output) -> Iterator[
 def _key(statement: nodes.CreateMaterializedView, plan: Output, names: list[str]) -> list[str]:
     """The columns by which the query updates its rows; none for one that only adds rows. BindError SS692 where the
     query changes rows, and does not say of which."""
-    if changelog_mode(plan) == APPEND_ONLY:
+    if plan.changelog_mode == APPEND_ONLY:
         return []
     positions = key_of(plan)
     if not positions:

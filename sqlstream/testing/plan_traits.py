@@ -91,17 +91,17 @@ class PlanTraits:
     @property
     def keeps_order(self) -> bool:
         """True where rows come out in the order in which they went in."""
-        return arrival_order(self.root) is ArrivalOrder.SOURCE
+        return self.root.arrival_order is ArrivalOrder.SOURCE
 
     @property
     def orders_by_answers(self) -> bool:
         """True where rows come out as the answers to lookups come."""
-        return arrival_order(self.root) is ArrivalOrder.ANSWERS
+        return self.root.arrival_order is ArrivalOrder.ANSWERS
 
     @property
     def joint(self) -> bool:
         """True where rows and watermarks may share a micro-batch."""
-        return all(map(is_joint, self.root.walk()))
+        return all(node.is_batch_invariant for node in self.root.walk())
 
     def delay_ms(self, table: str) -> int | None:
         """By how much the watermark follows the rows of a table; None where no window waits for it."""

@@ -61,7 +61,7 @@ class Design:
 
 def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:
     """The parts of the node's kernel; what they read becomes columns of ``inputs``."""
-    kind, domain = kind_of(node), domain_of(node.domain)
+    kind, domain = node.kernel_kind, domain_of(node.domain)
     time = inputs.time(node.time) if node.time is not None else CLOCK
     firing = node.firing if isinstance(node, WindowAggregate) else Firing()
     lateness = _lateness(node, firing, inputs)
@@ -110,7 +110,7 @@ _ACTIONS = {LateAction.DROP: LateRows.DROP, LateAction.TO: LateRows.EMIT, LateAc
 
 def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inputs) -> Lateness:
     late = firing.late
-    fields = late_fields(node) if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
+    fields = node.late_fields if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
     columns = tuple(inputs.field(f.name, f"__late_{i}") for i, f in enumerate(fields))
     return Lateness(late.allow_ms * 1000, _ACTIONS[late.action], columns)
 

@@ -88,7 +88,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         step.number,
         plan.watermark_of(step),
         ticks=step.ticks,
-        chained_by_clock=acts_by_clock(node),
+        chained_by_clock=node.emits_ahead_of_clock,
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,

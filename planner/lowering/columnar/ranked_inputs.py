@@ -77,7 +77,7 @@ def ranked_input(
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen, own = keys_among(below, keys, fields)
     named = [column(name).alias(to) for name, to in fields.items()]
-    if changelog_mode(under) != APPEND_ONLY:
+    if under.changelog_mode != APPEND_ONLY:
         named.append(row_kind())
     clock = [F.expr(came_at).alias(CLOCK)] if came_at is not None else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []

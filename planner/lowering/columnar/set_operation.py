@@ -27,7 +27,7 @@ def _(node: SetOperation, step: Operator, context: Context) -> DataFrame:
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
     living = Living(1000 * node.ttl_ms)
     kernel = SetOperationKernel(node.kind, pa.schema([schema.field(name) for name in fields]), living, updates)
     output = spark_schema(kernel.output, StructType([sides[0].schema[name] for name in fields]))

@@ -60,7 +60,7 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    operator = replace(operator, late_table=late_marker(node, step.number))
+    operator = replace(operator, late_table=node.late_marker(step.number))
     fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(_below(link)), fields_of, names, schema))

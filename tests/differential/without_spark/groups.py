@@ -55,7 +55,7 @@ def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
         strategies = strategies_of(
             [c.call for c in calls], names, schema, updates=ROW_KIND in schema.names, living=living
         )
-        updates = changelog_mode(node) != APPEND_ONLY
+        updates = node.changelog_mode != APPEND_ONLY
         return GroupAggregateKernel(
             schema, names, strategies, tuple(c.call.name for c in calls), living, emits_kinds=updates
         )

@@ -60,10 +60,10 @@ def test_inserts_with_a_null_that_equals_nothing_are_in_many_key_groups(spark, n
 
 def test_texts_and_facts_tell_how_long_rows_live():
     node = join(JoinKind.LEFT, ttl_ms=(0, 60_000))
-    assert describe(node) == (
+    assert node.describe() == (
         "RegularJoin(LEFT; id = CAST(order_id AS BIGINT); rows of the left side live for ever, of the right side 1 min)"
     )
-    facts = dict(state_facts(node))
+    facts = dict(node.state_facts())
     assert facts["time to live of the left side"] == "for ever"
     assert facts["time to live of the right side"] == "1 min"
-    assert uses_processing_time(node) and not uses_processing_time(join())
+    assert node.uses_processing_time and not join().uses_processing_time

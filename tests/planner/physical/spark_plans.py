@@ -54,13 +54,13 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
 
 def _asking(lookups: Iterable[Node]) -> Iterator[str]:
     yield "calls of Python"
-    if any(side_table(lookup) is not None for lookup in lookups):
+    if any(lookup.side_table is not None for lookup in lookups):
         yield "calls of Python"
 
 
 def _calls_of_every_key_group(step: Step) -> Iterator[str]:
     """Kernels that hold rows are called in every micro-batch."""
-    holds = isinstance(step, Operator) and waiting_for(step.node) is WaitsFor.ANSWERS
+    holds = isinstance(step, Operator) and step.node.waits_for is WaitsFor.ANSWERS
     holds = holds or getattr(step.node, "holds", False)
     if holds:
         yield from ("calls of Python", "checkpoint/control-clock")

@@ -8,31 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import singledispatch
-from itertools import product
 from typing import TypeVar
 
-from sqlglot import exp
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Scan
+from sqlstream.planner.properties import Kinds, changelog_text
+from sqlstream.planner.rewriting import columns_of
 
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, Table
-from sqlstream.planner.nodes import (
-    AssignTime,
-    Correlate,
-    Filter,
-    Insert,
-    Node,
-    Output,
-    Project,
-    Scan,
-    Unary,
-)
-from sqlstream.planner.properties import changelog_mode, changelog_text, keeps_state, unique_keys
-from sqlstream.planner.remembering import remembered
-from sqlstream.planner.rewriting import columns_of, with_inputs
-
-Kinds = frozenset[RowKind]
 NodeT = TypeVar("NodeT", bound=Node)
-Keys = frozenset[frozenset[str]]
 
 
 def not_taken(node: Node) -> Iterator[tuple[int, Kinds]]:
@@ -64,31 +48,12 @@ def with_final_rows(node: NodeT) -> NodeT:
     return final_node
 
 
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-
-
-def _widens(source: str, target: str) -> bool:
-    return source in _WHOLE and target in (*_WHOLE[_WHOLE.index(source) :], "STRING")
-
-
-def upserts_by_key(node: Insert) -> bool:
-    """True where each change of the input is about the row with the PRIMARY KEY of the table."""
-    columns = (c.name for c in node.table.physical_columns)
-    fields = {column: f.name for column, f in zip(columns, node.input.schema, strict=True)}
-    key = frozenset(fields[name] for name in node.table.primary_key)
-    return bool(key) and key in node.input.upsert_keys
-
-
-def _by_key(node: Node, read: set[str]) -> bool:
-    return any(read <= key for key in node.upsert_keys)
-
-
 def drops_before(node: Node, above: bool) -> bool:
     """True where -U is dropped right above a node that makes it; ``above``: somebody above needs it."""
     if above or RowKind.UPDATE_BEFORE not in node.changelog_mode:
         return False
     if isinstance(node, Scan):
-        return _by_key(node, set().union(*map(columns_of, node.predicates)))
+        return node.is_in_upsert_key(set().union(*map(columns_of, node.predicates)))
     return node.keeps_state
 
 

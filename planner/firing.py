@@ -1,6 +1,8 @@
 """When windows fire, what they evict and what becomes of late rows: bound and frozen, part of window nodes.
 
-Expressions name fields of the window node's input. Times in milliseconds.
+Expressions name fields of the window node's input. Times in milliseconds. Triggers say what they are in the words of
+the dialect (``text``) and when a window first fires (``first_firing_text``), for example ``with the 10th row of a
+window``.
 """
 
 from __future__ import annotations
@@ -12,24 +14,36 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner import firing
-from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.first_result import _ordinal
-from sqlstream.planner.explain.window_text import _delta
-from sqlstream.planner.explain.window_text import _operand
-from sqlstream.planner.explain.window_text import call_text
-from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.durations import ordinal, readable
+from sqlstream.planner.rewriting import columns_of, sql
 
 # --- triggers -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class EveryRows:
+class SimpleTrigger:
+    """Base of triggers that are not made of others."""
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What the trigger computes of each row."""
+        return ()
+
+    @property
+    def follows_clock(self) -> bool:
+        """True where the trigger may fire by the clock of processing time."""
+        return False
+
+
+@dataclass(frozen=True)
+class EveryRows(SimpleTrigger):
+    """Fires after each ``count`` rows of a window."""
+
     count: int
 
     @property
     def first_firing_text(self) -> str:
-        return f"with the {_ordinal(self.count)} row of a window"
+        return f"with the {ordinal(self.count)} row of a window"
 
     @property
     def text(self) -> str:
@@ -37,9 +51,15 @@ class EveryRows:
 
 
 @dataclass(frozen=True)
-class EveryInterval:
+class EveryInterval(SimpleTrigger):
+    """Fires once per interval of a domain of time."""
+
     interval_ms: int
     domain: TimeDomain
+
+    @property
+    def follows_clock(self) -> bool:
+        return self.domain is TimeDomain.PROCESSING
 
     @property
     def first_firing_text(self) -> str:
@@ -51,8 +71,14 @@ class EveryInterval:
 
 
 @dataclass(frozen=True)
-class When:
+class When(SimpleTrigger):
+    """Fires with each row that meets the condition."""
+
     condition: exp.Expression
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        return (self.condition,)
 
     @property
     def first_firing_text(self) -> str:
@@ -67,7 +93,7 @@ Pulse = EveryRows | EveryInterval | When
 
 
 @dataclass(frozen=True)
-class AfterWatermark:
+class AfterWatermark(SimpleTrigger):
     """``delay_ms`` after the end of the window, that of the input for a global window.
 
     ``late`` None: a late row within ALLOW fires at once.
@@ -95,7 +121,10 @@ class AfterWatermark:
 
 
 @dataclass(frozen=True)
-class AfterProcessingTime:
+class AfterProcessingTime(SimpleTrigger):
+    """Fires when the clock passes the end of the window."""
+
+    follows_clock = True
 
     first_firing_text = "when the clock passes the end of the window"
 
@@ -103,10 +132,16 @@ class AfterProcessingTime:
 
 
 @dataclass(frozen=True)
-class Delta:
+class Delta(SimpleTrigger):
+    """Fires when a value has moved from that of the last firing by more than the threshold."""
+
     value: exp.Expression
     threshold: exp.Expression
     absolute: bool = False
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        return self.value, self.threshold
 
     @property
     def first_firing_text(self) -> str:
@@ -114,12 +149,16 @@ class Delta:
 
     @property
     def text(self) -> str:
-        return f"{_delta(self)} > {sql(self.threshold)}"
+        return f"{_delta_text(self)} > {sql(self.threshold)}"
 
 
 @dataclass(frozen=True)
-class AfterSilence:
+class AfterSilence(SimpleTrigger):
+    """Fires when no row has arrived for the interval of processing time."""
+
     interval_ms: int
+
+    follows_clock = True
 
     @property
     def first_firing_text(self) -> str:
@@ -131,7 +170,8 @@ class AfterSilence:
 
 
 @dataclass(frozen=True)
-class OnBarrier:
+class OnBarrier(SimpleTrigger):
+    """Fires when a barrier is aligned."""
 
     first_firing_text = "at the first barrier"
 
@@ -139,7 +179,8 @@ class OnBarrier:
 
 
 @dataclass(frozen=True)
-class Never:
+class Never(SimpleTrigger):
+    """Does not fire."""
 
     first_firing_text = "never"
 
@@ -147,7 +188,7 @@ class Never:
 
 
 @dataclass(frozen=True)
-class EachBatch:
+class EachBatch(SimpleTrigger):
     """EMIT CHANGES: once per micro-batch for each window that the batch touched."""
 
     first_firing_text = "with each micro-batch"
@@ -162,10 +203,19 @@ class PythonCall:
     function: str
     arguments: tuple[exp.Expression, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """``mine(1, 'a')``."""
+        return f"{self.function}({', '.join(map(sql, self.arguments))})"
+
 
 @dataclass(frozen=True)
-class UserTrigger:
+class UserTrigger(SimpleTrigger):
+    """A Python class decides, also by the clock."""
+
     call: PythonCall
+
+    follows_clock = True
 
     @property
     def first_firing_text(self) -> str:
@@ -173,11 +223,13 @@ class UserTrigger:
 
     @property
     def text(self) -> str:
-        return f"USING {call_text(self.call)}"
+        return f"USING {self.call.text}"
 
 
 @dataclass(frozen=True)
 class Purging:
+    """The window's state is cleared when ``inner`` fires."""
+
     inner: Trigger
 
     @property
@@ -190,6 +242,8 @@ class Purging:
 
 
 class Combinator(Enum):
+    """How two triggers are combined."""
+
     OR = "OR"
     AND = "AND"
     THEN = "THEN"
@@ -197,6 +251,8 @@ class Combinator(Enum):
 
 @dataclass(frozen=True)
 class Combined:
+    """Two triggers: one of them, both, or one after the other."""
+
     combinator: Combinator
     left: Trigger
     right: Trigger
@@ -209,7 +265,7 @@ class Combined:
 
     @property
     def text(self) -> str:
-        left, right = (_operand(t) for t in (self.left, self.right))
+        left, right = (f"({t.text})" if isinstance(t, Combined) else t.text for t in (self.left, self.right))
         return f"{left} {self.combinator.value} {right}"
 
 
@@ -219,8 +275,8 @@ Trigger = (
 )  # fmt: skip
 
 
-def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
-    """What a trigger is made of: no combinators, and behind AFTER WATERMARK its early and late pulses."""
+def simple_triggers(trigger: Trigger | None) -> Iterator[SimpleTrigger]:
+    """What a trigger is made of: no combinators, and after AFTER WATERMARK its early and late pulses."""
     waiting = [trigger]
     while waiting:
         match waiting.pop():
@@ -230,14 +286,16 @@ def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
                 waiting.append(inner)
             case Combined(left=left, right=right):
                 waiting += (right, left)
-            case AfterWatermark(early=early, late=late) as found:
-                yield found
+            case AfterWatermark(early=early, late=late) as watermark:
+                yield watermark
                 waiting += (late, early)
-            case found:
-                yield found
+            case simple:
+                yield simple
 
 
 class Accumulation(Enum):
+    """What a later firing of a window emits: all rows so far, new rows only, or all after a retraction."""
+
     ACCUMULATING = "ACCUMULATING"
     DISCARDING = "DISCARDING"
     RETRACTING = "RETRACTING"
@@ -248,7 +306,13 @@ class Accumulation(Enum):
 
 @dataclass(frozen=True)
 class KeepRows:
+    """The newest ``count`` rows stay."""
+
     count: int
+
+    @property
+    def text(self) -> str:
+        return f"KEEP LAST {self.count} rows"
 
 
 @dataclass(frozen=True)
@@ -256,6 +320,10 @@ class KeepInterval:
     """Rows less than ``interval_ms`` older than the newest stay."""
 
     interval_ms: int
+
+    @property
+    def text(self) -> str:
+        return f"KEEP LAST {readable(self.interval_ms)}"
 
 
 @dataclass(frozen=True)
@@ -266,22 +334,44 @@ class EvictDelta:
     threshold: exp.Expression
     absolute: bool = False
 
+    @property
+    def text(self) -> str:
+        return f"{_delta_text(self)} >= {sql(self.threshold)}"
+
 
 @dataclass(frozen=True)
 class UserEvictor:
+    """A Python class decides which rows leave."""
+
     call: PythonCall
+
+    @property
+    def text(self) -> str:
+        return f"USING {self.call.text}"
 
 
 @dataclass(frozen=True)
 class Eviction:
+    """Rows leave a window before, or ``after``, it is aggregated."""
+
     evictor: KeepRows | KeepInterval | EvictDelta | UserEvictor
     after: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"EVICT {'AFTER' if self.after else 'BEFORE'} {self.evictor.text}"
+
+
+def _delta_text(delta: Delta | EvictDelta) -> str:
+    return f"{'ABSOLUTE ' if delta.absolute else ''}DELTA ({sql(delta.value)})"
 
 
 # --- late data ------------------------------------------------------------------------------------------------
 
 
 class LateAction(Enum):
+    """What happens to rows that are too late for their window."""
+
     DROP = "DROP"
     TO = "TO"
     FAIL = "FAIL"
@@ -298,6 +388,12 @@ class LateData:
     action: LateAction = LateAction.DROP
     table: Table | None = None
     values: tuple[exp.Expression, ...] = ()
+
+    @property
+    def text(self) -> str:
+        allow = f" ALLOW {readable(self.allow_ms)}" if self.allow_ms else ""
+        to = f" {self.table.name}" if self.action is LateAction.TO and self.table else ""
+        return f"LATE DATA{allow} {self.action.value}{to}"
 
 
 # --- all of it ------------------------------------------------------------------------------------------------
@@ -323,6 +419,37 @@ class Firing:
         return any(isinstance(trigger, OnBarrier) for trigger in simple_triggers(self.trigger))
 
     @property
+    def follows_clock(self) -> bool:
+        """True where windows may fire by the clock of processing time."""
+        return any(trigger.follows_clock for trigger in simple_triggers(self.trigger))
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What triggers, evictors and late data compute of each row."""
+        triggers = [e for trigger in simple_triggers(self.trigger) for e in trigger.expressions]
+        evictor = self.eviction.evictor if self.eviction is not None else None
+        evicting = (evictor.value, evictor.threshold) if isinstance(evictor, EvictDelta) else ()
+        return (*triggers, *evicting, *self.late.values)
+
+    @property
+    def fields_read(self) -> set[str]:
+        """The fields that ``expressions`` read; late data may read the bounds of the window among them."""
+        return set().union(*map(columns_of, self.expressions))
+
+    @property
+    def texts(self) -> list[str]:
+        """The clauses in the words of the dialect, without those that are the default."""
+        texts: list[str] = []
+        if self.trigger is not None or self.accumulation is not Accumulation.ACCUMULATING:
+            trigger = self.trigger.text if self.trigger is not None else "AFTER WATERMARK"
+            texts.append(f"TRIGGER {trigger} {self.accumulation.value}")
+        if self.eviction is not None:
+            texts.append(self.eviction.text)
+        if self.late != LateData():
+            texts.append(self.late.text)
+        return texts
+
+    @property
     def fires_again(self) -> bool:
         """True where a window may give several results."""
         return self.late.allow_ms > self._delay_ms or self.trigger not in (
@@ -338,13 +465,3 @@ class Firing:
 
 
 DEFAULT_FIRING = Firing()
-
-
-def by_clock(trigger: Trigger) -> bool:
-    """True where a simple trigger follows the clock of processing time."""
-    match trigger:
-        case AfterProcessingTime() | AfterSilence() | UserTrigger():
-            return True
-        case EveryInterval(domain=domain):
-            return domain is TimeDomain.PROCESSING
-    return False

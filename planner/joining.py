@@ -8,21 +8,14 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.changes import made_by, taken_by, upsert_keys
-from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.fields import Field, FieldNames, Schema
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import rows_fact
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, changelog_mode, keeps_state, unique_keys
-from sqlstream.planner.rewriting import columns_of, over
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import ArrivalOrder, FieldsRead
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.joins.kinds import JoinKind
 
 
@@ -132,10 +125,10 @@ class Join(Node):
         left, right = inputs
         return replace(self, left=left, right=right)
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return self.pruned_below(required | self.read)
 
-    def pruned_below(self, needed: Names) -> Node:
+    def pruned_below(self, needed: FieldNames) -> Node:
         """The join over inputs with no more than the fields that are needed of them, one at least."""
         left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
         return replace(self, left=left, right=right)
@@ -151,10 +144,10 @@ class Join(Node):
             return 0
         return 1 if read and self.kind.pairs and read <= self.right.field_names and not pads_left else None
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         sides = [self._side_read(columns_of(condition)) for condition in conditions]
         left, right = (
-            filtered(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
+            push(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
             for number, side in enumerate(self.inputs)
         )
         return replace(self, left=left, right=right)
@@ -193,7 +186,7 @@ class Join(Node):
     # --- texts and state --------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return {**self.left.column_provenance, **self.right.column_provenance}
 
     @property
@@ -209,14 +202,14 @@ class Join(Node):
         """What the state of every join depends on."""
         left, right = self.left.column_provenance, self.right.column_provenance
         yield "kind", self.kind.value
-        equal = (f"{meaning(e.left, left)} {_operator(e)} {meaning(e.right, right)}" for e in self.equal)
+        equal = (f"{traced(e.left, left)} {_operator(e)} {traced(e.right, right)}" for e in self.equal)
         yield "equal", ", ".join(equal) or "nothing"
         if self.condition is not None:
             of_left, of_right = (
                 {name: f"{side}.{text}" for name, text in names.items()}
                 for side, names in (("left", left), ("right", right))
             )
-            yield "condition", meaning(self.condition, {**of_left, **of_right})
+            yield "condition", traced(self.condition, {**of_left, **of_right})
         yield "columns of the left side", self.left.rows_fact
         yield "columns of the right side", self.right.rows_fact
 

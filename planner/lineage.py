@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sqlstream.planner.meanings import names_of, tables_named
-from sqlstream.planner.nodes import Insert, Node, Output
-from sqlstream.planner.properties import table_read
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output
+from sqlstream.planner.provenance import qualified_by_tables
 
 _COLUMN = re.compile(r"(?<![\w.`])(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
@@ -24,7 +24,7 @@ class Lineage:
 
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
     """Of each column of a query, or of each column that an INSERT writes."""
-    with tables_named():
+    with qualified_by_tables():
         names = plan.column_provenance
     columns = columns_read(plan)
     titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)

@@ -1,477 +1,25 @@
-"""Plan nodes: frozen, each with its inputs and a schema.
-
-Every field name is unique within a node's schema, so expressions name fields unqualified: an ``exp.Column`` in a
-plan expression is quoted and means the field of the input with exactly that name. Times in milliseconds.
-"""
+"""The nodes that every plan is made of; ``planner/operators/`` has all others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 from sqlglot import exp
 
-from sqlstream.planner.bad_rows import FAIL, OnError
+from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
-from sqlstream.types import TIMESTAMP, DataType
-from dataclasses import replace
-from functools import singledispatch
-from itertools import product
-from sqlstream.planner.bad_rows import columns_to_read
-from sqlstream.planner.catalog import ALL_KINDS
-from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.changes import Keys
-from sqlstream.planner.changes import Kinds
-from sqlstream.planner.changes import _by_key
-from sqlstream.planner.changes import _widens
-from sqlstream.planner.changes import upserts_by_key
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.advice import Remark
-from sqlstream.planner.explain.describe import _bad_rows
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept
-from sqlstream.planner.meanings import Names
-from sqlstream.planner.meanings import _in_order
-from sqlstream.planner.meanings import meaning
-from sqlstream.planner.meanings import names_tables
-from sqlstream.planner.physical.chaining import Link
-from sqlstream.planner.physical.clocks import WaitsFor
-from sqlstream.planner.physical.readers import FieldsRead
-from sqlstream.planner.physical.state_facts import _text
-from sqlstream.planner.physical.state_facts import fields_fact
-from sqlstream.planner.properties import ArrivalOrder
-from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.remembering import remembered
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rewriting import is_repeatable
-from sqlstream.planner.rewriting import substituted
-from sqlstream.planner.rules.fold_constants import folded
-from sqlstream.planner.rules.fold_constants import folded_item
-from sqlstream.planner.rules.fold_constants import is_boolean
-from sqlstream.planner.rules.prune_columns import Names
-from sqlstream.planner.rules.prune_columns import _exactly
-from sqlstream.planner.rules.push_filters import Conditions
-from sqlstream.planner.rules.push_filters import _beside
-from sqlstream.planner.rules.push_filters import filtered
-from sqlstream.planner.rules.push_lookup_filters import Accepts
-from sqlstream.planner.rules.remove_unused_time import Names
-import dataclasses
-
-
-@dataclass(frozen=True)
-class Field:
-    """``time`` marks a time attribute: a column that windows may be built on."""
-
-    name: str
-    type: DataType
-    nullable: bool = True
-    time: TimeDomain | None = None
-
-
-Schema = tuple[Field, ...]
-
-
-@dataclass(frozen=True)
-class Item:
-    """A named expression over the fields of the input."""
-
-    name: str
-    expression: exp.Expression
-    type: DataType
-    nullable: bool = True
-    time: TimeDomain | None = None
-
-    @property
-    def field(self) -> Field:
-        return Field(self.name, self.type, self.nullable, self.time)
-
-    @property
-    def text(self) -> str:
-        """``v + 1 AS w``."""
-        text = sql(self.expression)
-        return text if text == self.name else f"{text} AS {self.name}"
-
-
-@dataclass(frozen=True)
-class Node:
-    """Base of all plan nodes."""
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    @property
-    def schema(self) -> Schema:
-        raise NotImplementedError
-
-    def walk(self) -> Iterator[Node]:
-        """This node and all below it, top down."""
-        waiting: list[Node] = [self]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.inputs))
-
-    # --- what operators take ----------------------------------------------------------------------------------
-
-    def accepted_kinds(self, port: int = 0) -> Kinds:
-        """The kinds of rows that a node takes at an input, counted from 0.
-
-    Nodes without state pass all kinds on as they are. Those with state take inserts only, unless they say otherwise.
-    """
-        return APPEND_ONLY if self.keeps_state else ALL_KINDS
-
-    @property
-    def why_inserts_only(self) -> str | None:
-        """Why a node takes inserted rows only, as the end of a sentence; None where there is no more to say."""
-        return None
-
-    @property
-    def consumer_name(self) -> str:
-        """What messages call a node that takes changes or does not."""
-        return type(self).__name__
-
-    @property
-    def producer_name(self) -> str:
-        """What messages call the maker of changes."""
-        return type(self).__name__
-
-    @property
-    def append_only_hint(self) -> str | None:
-        """What to write so that the maker of changes emits inserted rows only; None where nothing does."""
-        return None
-
-    def append_only_variant(self) -> Node | None:
-        """The same rows, in the end, as inserts only: those that others could still take the place of wait until they are
-    final. None where that is not known."""
-        return None
-
-    @property
-    def prefers_inserts(self) -> bool:
-        """True where a node that takes changes does as well with each row once it is final, and keeps less then."""
-        return False
-
-    # --- the keys by which results change ---------------------------------------------------------------------
-
-    @property
-    @cached_per_node
-    def upsert_keys(self) -> Keys:
-        """Sets of fields that tell which row a change is about: changes of equal values follow each other, and the last
-    one counts."""
-        return self.unique_keys
-
-    # --- who reads -U -----------------------------------------------------------------------------------------
-
-    def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where a node, or one above it (``above``), needs -U of its input, and all of the row in -D.
-
-    Nodes without state need what those above need; those with state need it, unless they say otherwise.
-    """
-        return above or self.keeps_state
-
-    def without_update_before(self) -> Node:
-        """What does for a node where nobody above needs -U and all of the row in -D; mostly itself."""
-        return self
-
-    @property
-    def changes_row_kinds(self) -> bool:
-        """True for nodes without state that do not pass the kinds of rows on as they are."""
-        return False
-
-    def remarks(self) -> Iterator[Remark]:
-        """Sentences about a node."""
-        return iter(())
-
-    def describe(self) -> str:
-        """``Filter(v > 3)``."""
-        raise TypeError(f"no description for {type(self).__name__}")
-
-    @property
-    def field_names(self) -> frozenset[str]:
-        return frozenset([field.name for field in self.schema])
-
-    def state_descriptions(self) -> Iterator[Kept]:
-        """The state of a node. Nodes with state that say nothing keep it for ever."""
-        if self.keeps_state:
-            yield Kept("its state", None)
-
-    @property
-    def column_provenance(self) -> Names:
-        """The meaning of each field of a node's schema."""
-        return {f.name: f.name for f in self.schema} | {n: t for child in self.inputs for n, t in names_of(child).items()}
-
-    def chain_link(self, rows_wait: bool) -> Link | str:
-        """``link_of`` an operator above others with state."""
-        return "only windows with aggregates run in the call of another operator"
-
-    @property
-    def waits_for(self) -> WaitsFor | None:
-        """Why rows in the state of ``node`` may wait, other than for time; None if they wait for time only, or do not
-    wait."""
-        return None
-
-    def watermark_field(self, port: int = 0) -> str | None:
-        """The time of rows whose newest value the exchange of an operator's input may tell as their watermark; None: it
-    may not."""
-        return None
-
-    @property
-    @cached_per_node
-    def watermark_held_back_ms(self) -> int:
-        """How far the rows of a node may be behind the watermark of the query, in milliseconds, and still be on time:
-    operators above see a watermark that is held back by as much."""
-        return max((child.watermark_held_back_ms for child in self.inputs), default=0)
-
-    @property
-    def needs_columnar(self) -> bool:
-        """True for nodes without state that Catalyst does not compute, such as windows on the clock of a time zone."""
-        return False
-
-    @property
-    def port_count(self) -> int:
-        """The ports of an operator's kernel: its inputs, where each has an exchange of its own."""
-        return 1
-
-    @property
-    def exchange_keys(self) -> tuple[str, ...]:
-        """The keys by which the exchange of an operator distributes rows; empty: all rows go to one key group."""
-        return ()
-
-    @property
-    def queries_external_source(self) -> bool:
-        """True where an operator with state asks a source outside of the plan, so that its requests are counted."""
-        return False
-
-    @property
-    def depends_on_arrival_order(self) -> bool:
-        """True where the results of an operator with state show in which order rows arrived; sources then tell it."""
-        return True
-
-    @property
-    def columnar_only_clause(self) -> str | None:
-        """The clause of an operator with state that needs the columnar gear; None where Spark's own operators do."""
-        return type(self).__name__.upper()
-
-    def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that an operator reads from an input unchanged; None if it computes something of them."""
-        return None
-
-    @property
-    def state_title(self) -> tuple[str, str]:
-        """The kind of an operator, and what messages call it."""
-        return type(self).__name__, type(self).__name__
-
-    @property
-    def stateful_user_function(self) -> str | None:
-        """The function of the user that declares what the operator keeps; None where it is none of a user."""
-        return None
-
-    @property
-    def shapes_state_above(self) -> bool:
-        """True for nodes without state whose facts that of operators above depends on, which read their windows."""
-        return False
-
-    def reads_windows(self, above: bool) -> bool:
-        """True where the node, or one ``above`` that the node leaves this to, reads the windows of its input."""
-        return above
-
-    def state_facts(self) -> Iterator[tuple[str, str]]:
-        """The facts on which the state of an operator depends, as names with texts; by default all that describes the
-    operator."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, Node) and not (isinstance(value, tuple) and value and isinstance(value[0], Node)):
-                yield field.name.replace("_", " "), _text(value)
-
-    @property
-    def rows_fact(self) -> str:
-        """The rows that state holds whole, by position."""
-        return fields_fact(self.schema, self.column_provenance)
-
-    @property
-    def before_exchange_text(self) -> str | None:
-        """The step before the exchange of an operator with state, in words; None where there is none."""
-        return None
-
-    @property
-    def after_kernel_text(self) -> str | None:
-        """The step behind the kernel of an operator, in words; None where there is none."""
-        return None
-
-    # --- kernels ----------------------------------------------------------------------------------------------
-
-    @property
-    def kernel_text(self) -> str:
-        """The kernel of an operator, in the words that follow "kernel"."""
-        raise TypeError(f"no description of the kernel of {type(self).__name__}")
-
-    # --- without kernels --------------------------------------------------------------------------------------
-
-    @property
-    def compute_text(self) -> str:
-        """A step without state, in words."""
-        raise TypeError(f"no description for {type(self).__name__}")
-
-    @property
-    def native_state_text(self) -> str:
-        """An operator with state of Spark's own, in words."""
-        raise TypeError(f"Spark has no operator for {type(self).__name__}")
-
-    # --- changelog mode ---------------------------------------------------------------------------------------
-
-    @property
-    @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
-        """The kinds of rows that a node emits. Stateless nodes and closed windows pass on or emit inserts."""
-        inputs = [child.changelog_mode for child in self.inputs]
-        return frozenset().union(*inputs) if inputs else APPEND_ONLY
-
-    @property
-    def side_table(self) -> Table | None:
-        """The table that gets rows of the node beside its result, dead letters apart."""
-        return None
-
-    @property
-    def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
-        """The table that the node reads or asks, with the columns that it needs of it."""
-        return None
-
-    # --- time -------------------------------------------------------------------------------------------------
-
-    @property
-    def time_attributes(self) -> tuple[Field, ...]:
-        """The fields that windows may be built on."""
-        return tuple(f for f in self.schema if f.time is not None)
-
-    @property
-    @cached_per_node
-    def watermark_delay_ms(self) -> int | None:
-        """The largest delay of the event-time watermarks below, None where there is none."""
-        delays = [d for d in (child.watermark_delay_ms for child in self.inputs) if d is not None]
-        return max(delays, default=None)
-
-    # --- state and clocks -------------------------------------------------------------------------------------
-
-    @property
-    def keeps_state(self) -> bool:
-        """True for operators whose rows meet others: windows that fire, joins, lookups that defer, …"""
-        return False
-
-    @property
-    def awaited_domains(self) -> frozenset[TimeDomain]:
-        """The domain whose watermark the node itself waits for; windows that count rows wait for none."""
-        return frozenset()
-
-    @property
-    def uses_processing_time(self) -> bool:
-        """True where the node may act by the clock of processing time, or waits for an end of the input that only this
-    clock may tell."""
-        return False
-
-    @property
-    def emits_ahead_of_clock(self) -> bool:
-        """True where what the node emits by processing time is emitted before operators above see that time."""
-        return False
-
-    @property
-    @cached_per_node
-    def operator_count(self) -> int:
-        """How many nodes the plan has, those that stand in several places counted in each."""
-        return 1 + sum(child.operator_count for child in self.inputs)
-
-    @property
-    @cached_per_node
-    def window_info(self) -> WindowInfo | None:
-        """The innermost window whose columns the rows of ``node`` carry."""
-        return None
-
-    @property
-    def why_rows_stored(self) -> str | None:
-        """Why the state of windows holds rows; None where it holds accumulators, or nothing."""
-        return None
-
-    @property
-    def fires_on_barriers(self) -> bool:
-        """True for windows that may fire when a barrier was aligned."""
-        return False
-
-    # --- keys -------------------------------------------------------------------------------------------------
-
-    @property
-    @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
-        """Sets of fields whose values no two current rows share; the upsert keys of the output."""
-        return frozenset()
-
-    # --- boundedness and order --------------------------------------------------------------------------------
-
-    @property
-    @cached_per_node
-    def bounded(self) -> bool:
-        """True where all sources end by themselves."""
-        return all(child.bounded for child in self.inputs)
-
-    @property
-    @cached_per_node
-    def arrival_order(self) -> ArrivalOrder:
-        return self.inputs[0].arrival_order if self.inputs else ArrivalOrder.SOURCE
-
-    @property
-    def is_batch_invariant(self) -> bool:
-        """True where one micro-batch or several come to the same rows: the node emits at once what rows give whatever else
-    comes, or else only what a watermark has passed. Triggers, changelogs and processing time tell the batches apart."""
-        return False
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The node over other inputs; itself where they are the same."""
-        if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):  # equality compares whole plans
-            return self
-        return self.replace_inputs(inputs)
-
-    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The node over other inputs, which need not differ."""
-        raise TypeError(f"{type(self).__name__} has no inputs")
-
-    def with_constants_folded(self) -> Node:
-        """The node with the constant parts of its expressions computed."""
-        return self
-
-    def with_windows_fused(self) -> Node:
-        """An aggregate that assigns the windows of a table function below it; other nodes as they are."""
-        return self
-
-    @property
-    def field_names(self) -> Names:
-        """The names of all fields of a node."""
-        return frozenset(f.name for f in self.schema)
-
-    def pruned(self, required: Names) -> Node:
-        """``node`` with at least the ``required`` fields. Roots need all fields of their input."""
-        assert isinstance(self, Unary), f"no pruning for {type(self).__name__}"
-        return replace(self, input=self.input.pruned(self.input.field_names))
-
-    def passes_filter(self, read: set[str]) -> bool:
-        """May a condition that reads these fields be evaluated below ``node``?"""
-        return False
-
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
-        """``node`` with the conditions below it, each of which passes it."""
-        assert isinstance(self, Unary), f"no condition passes {type(self).__name__}"
-        return replace(self, input=filtered(self.input, conditions))
-
-    def with_lookup_filters(self, accepts: Accepts) -> Node:
-        """A lookup with what its source accepts; other nodes as they are."""
-        return self
-
-    def without_unused_time(self, needed: Names) -> Node:
-        """The node, whose inputs are rebuilt already, without time attributes among its fields that nobody needs or that
-    are none any more."""
-        return self
-
-    def watermark_fields_needed(self, needed: Names) -> Names:
-        """The fields of the inputs of ``node`` whose watermark it or a node above needs, which needs ``needed``."""
-        return needed
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
+from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
+from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, traced
+from sqlstream.planner.rewriting import columns_of, is_repeatable, sql, substituted
+from sqlstream.types import TIMESTAMP
 
 
 @dataclass(frozen=True)
@@ -501,14 +49,18 @@ class Scan(Node):
         return f"Scan({self.table.name}: {', '.join(self.columns)}{where}{_bad_rows(self.on_error)})"
 
     @property
-    def column_provenance(self) -> Names:
-        table = f"{self.table.name}." if names_tables() else ""
+    def column_provenance(self) -> Provenance:
+        table = f"{self.table.name}." if is_qualified_by_tables() else ""
         return {f.name: f"{table}{f.name}" for f in self.schema}
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         return self.table.changelog
+
+    @property
+    def calls_functions(self) -> bool:
+        return bool(self.predicates)
 
     @property
     def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
@@ -516,7 +68,7 @@ class Scan(Node):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         key = frozenset(self.table.primary_key)
         return frozenset({key}) if key and key <= set(self.columns) else frozenset()
 
@@ -530,7 +82,7 @@ class Scan(Node):
     def with_constants_folded(self) -> Node:
         return replace(self, predicates=tuple(map(folded, self.predicates)))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         # Predicates are evaluated over the columns that are read.
         needed = required.union(*(columns_of(p) for p in self.predicates))
         kept = tuple(c for c in self.columns if c in needed)
@@ -539,24 +91,8 @@ class Scan(Node):
     def passes_filter(self, read: set[str]) -> bool:
         return True
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         return replace(self, predicates=(*self.predicates, *conditions))
-
-
-@dataclass(frozen=True)
-class Unary(Node):
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @dataclass(frozen=True)
@@ -615,12 +151,12 @@ class AssignTime(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     is_batch_invariant = True
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         if self.domain is TimeDomain.EVENT:
             needed = {self.column} if self.follows is None else {self.column, self.follows}
             return replace(self, input=self.input.pruned(required | needed))
@@ -664,11 +200,13 @@ class Project(Unary):
         return f"Project({', '.join(item.text for item in self.items)})"
 
     @property
-    def column_provenance(self) -> Names:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        return {item.name: meaning(item.expression, below) for item in self.items}
+        return {item.name: traced(item.expression, below) for item in self.items}
 
     compute_text = "projection"
+
+    calls_functions = True
 
     @property
     @cached_per_node
@@ -688,7 +226,7 @@ class Project(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         renamed = {i.expression.name: i.name for i in self.items if isinstance(i.expression, exp.Column)}
         keys = self.input.unique_keys
         return frozenset(frozenset(renamed[f] for f in key) for key in keys if key <= set(renamed))
@@ -698,7 +236,7 @@ class Project(Unary):
     def with_constants_folded(self) -> Node:
         return replace(self, items=tuple(map(folded_item, self.items)))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         # Rows are counted by what is left, so one column stays.
         items = tuple(i for i in self.items if i.name in required) or self.items[:1]
         needed = frozenset().union(*(columns_of(i.expression) for i in items))
@@ -708,15 +246,15 @@ class Project(Unary):
         values = {i.name: i.expression for i in self.items}
         return all(is_repeatable(values[name]) for name in read)
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         values = {i.name: i.expression for i in self.items}
-        return replace(self, input=filtered(self.input, [substituted(c, values) for c in conditions]))
+        return replace(self, input=push(self.input, [substituted(c, values) for c in conditions]))
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         read = (i.expression for i in self.items if i.name in needed)
         return frozenset(e.name for e in read if isinstance(e, exp.Column))
 
-    def without_unused_time(self, needed: Names) -> Node:
+    def without_unused_time(self, needed: FieldNames) -> Node:
         """Columns are time attributes, and not null, only as far as those below still are."""
         below = {f.name: f for f in self.input.schema}
 
@@ -744,12 +282,14 @@ class Filter(Unary):
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
         """Where a row is updated out of the filter, -U is all that comes of it; but for keys, which stay."""
-        return above or not _by_key(self.input, columns_of(self.condition))
+        return above or not self.input.is_in_upsert_key(columns_of(self.condition))
 
     def describe(self) -> str:
         return f"Filter({sql(self.condition)})"
 
     compute_text = "filter"
+
+    calls_functions = True
 
     @property
     @cached_per_node
@@ -758,7 +298,7 @@ class Filter(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     is_batch_invariant = True
@@ -767,14 +307,11 @@ class Filter(Unary):
         condition = folded(self.condition)
         return self.input if is_boolean(condition, True) else replace(self, condition=condition)
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return replace(self, input=self.input.pruned(required | columns_of(self.condition)))
 
     def passes_filter(self, read: set[str]) -> bool:
         return True
-
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
-        return _beside(self, conditions)
 
 
 @dataclass(frozen=True)
@@ -795,8 +332,8 @@ class Union(Node):
         return f"Union({', '.join(f.name for f in self.schema)})"
 
     @property
-    def column_provenance(self) -> Names:
-        branches = [tuple(_in_order(branch)) for branch in self.branches]
+    def column_provenance(self) -> Provenance:
+        branches = [[branch.column_provenance[f.name] for f in branch.schema] for branch in self.branches]
         together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
         return dict(zip((f.name for f in self.schema), together, strict=True))
 
@@ -817,15 +354,15 @@ class Union(Node):
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return replace(self, branches=inputs)
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         names = [f.name for f in self.schema if f.name in required] or [self.schema[0].name]
         return replace(self, branches=tuple(_exactly(b.pruned(frozenset(names)), names) for b in self.branches))
 
     def passes_filter(self, read: set[str]) -> bool:
         return True
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
-        branches = tuple(filtered(b, [c.copy() for c in conditions]) for b in self.branches)
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        branches = tuple(push(b, [c.copy() for c in conditions]) for b in self.branches)
         return replace(self, branches=branches)
 
 
@@ -858,15 +395,17 @@ class Correlate(Unary):
         return f"Correlate({sql(self.function)} AS {outputs}{', outer' if self.outer else ''})"
 
     @property
-    def column_provenance(self) -> Names:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        call = meaning(self.function, below)
+        call = traced(self.function, below)
         return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(self.outputs)}}
 
     @property
     def compute_text(self) -> str:
         name = "explode or inline" if isinstance(self.function, exp.Unnest) else "generator"
         return f"{name}{', outer' if self.outer else ''}"
+
+    calls_functions = True
 
     @property
     @cached_per_node
@@ -878,7 +417,7 @@ class Correlate(Unary):
     def with_constants_folded(self) -> Node:
         return replace(self, function=folded(self.function))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         # The outputs belong together: a generator makes all or none of them.
         outputs = {f.name for f in self.outputs}
         return replace(self, input=self.input.pruned((required - outputs) | columns_of(self.function)))
@@ -920,7 +459,7 @@ class Output(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     is_batch_invariant = True
@@ -948,14 +487,22 @@ class Insert(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        return RowKind.UPDATE_BEFORE in self.takes or not upserts_by_key(self)
+        return RowKind.UPDATE_BEFORE in self.takes or not self.upserts_by_primary_key
+
+    @property
+    def upserts_by_primary_key(self) -> bool:
+        """True where each change of the input is about the row with the PRIMARY KEY of the table."""
+        columns = (c.name for c in self.table.physical_columns)
+        fields = {column: f.name for column, f in zip(columns, self.input.schema, strict=True)}
+        key = frozenset(fields[name] for name in self.table.primary_key)
+        return bool(key) and key in self.input.upsert_keys
 
     def describe(self) -> str:
         return f"Insert({self.table.name}: {', '.join(f.name for f in self.schema)})"
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     is_batch_invariant = True
@@ -1001,5 +548,55 @@ class StatementSet(Node):
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return replace(self, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return self.with_inputs(tuple(insert.pruned(insert.field_names) for insert in self.inserts))
+
+
+def _exactly(branch: Node, names: list[str]) -> Node:
+    """Branches of a union must agree, so what a filter still carries is projected away."""
+    if [f.name for f in branch.schema] == names:
+        return branch
+    fields = {f.name: f for f in branch.schema}
+    chosen = (fields[n] for n in names)
+    return Project(branch, tuple(field.as_item for field in chosen))
+
+
+def _bad_rows(on_error: OnError) -> str:
+    if on_error.table is not None:
+        return f"; bad rows to {on_error.table.name}"
+    return "; bad rows skipped" if on_error.tolerates else ""
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def _widens(source: str, target: str) -> bool:
+    return source in _WHOLE and target in (*_WHOLE[_WHOLE.index(source) :], "STRING")
+
+
+# --- projections ----------------------------------------------------------------------------------------------
+
+
+def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
+    """The node at or below ``node`` that is no projection, and what it calls the field; None for a computed one."""
+    while isinstance(node, Project):
+        expression = next(item.expression for item in node.items if item.name == name)
+        if not isinstance(expression, exp.Column):
+            return None
+        node, name = node.input, expression.name
+    return node, name
+
+
+def extended(node: Node, items: Iterable[Item]) -> Project:
+    """All fields of a node and some more."""
+    return Project(node, (*(field.as_item for field in node.schema), *items))
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that receive bad rows, each once."""
+    tables = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
+    tables += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
+    return tuple({table.name: table for table in tables if table is not None}.values())

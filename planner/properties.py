@@ -1,36 +1,22 @@
-"""Derived properties of plan nodes: what a node's output looks like beyond its schema.
-
-Each property is one function over node types. The binder asks for windows, tests for the order of rows, EXPLAIN
-shows the rest.
-"""
+"""The types of what plan nodes answer about themselves (``planner/node.py``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from functools import singledispatch
+from enum import Enum, IntEnum
 
-from sqlglot import exp
-
-from sqlstream.planner.bad_rows import columns_to_read
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.nodes import (
-    AssignTime,
-    Correlate,
-    Field,
-    Filter,
-    Insert,
-    Node,
-    Output,
-    Project,
-    Scan,
-    StatementSet,
-    Unary,
-    Union,
-)
-from sqlstream.planner.remembering import remembered
+from sqlstream.planner.catalog import RowKind, Table, TimeDomain
+from sqlstream.planner.durations import readable
 from sqlstream.planner.windows import Window
+from sqlstream.udfs.lookup.source import Comparison
 
+Kinds = frozenset[RowKind]
+Keys = frozenset[frozenset[str]]
+"""Sets of fields, each of which is a key."""
+
+Accepts = Callable[[Table, Comparison], bool]
+"""Whether the source of a table evaluates a comparison itself."""
 
 _KIND_NAMES = (
     (RowKind.INSERT, "I"),
@@ -40,22 +26,18 @@ _KIND_NAMES = (
 )
 
 
-def changelog_text(kinds: frozenset[RowKind]) -> str:
+def changelog_text(kinds: Kinds) -> str:
     """``I,UB,UA,D``, as the option ``changelog-mode`` spells it."""
     return ",".join(name for kind, name in _KIND_NAMES if kind in kinds)
 
 
-# --- tables ---------------------------------------------------------------------------------------------------
+class ArrivalOrder(Enum):
+    """The order in which the rows of a node arrive."""
 
-
-def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that get bad rows, each once."""
-    tables = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
-    tables += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
-    return tuple({table.name: table for table in tables if table is not None}.values())
-
-
-# --- windows --------------------------------------------------------------------------------------------------
+    SOURCE = "source"  # as the source delivered them
+    MIXED = "mixed"  # several sources, each in its order
+    WINDOW = "window"  # by the end of windows, unordered within
+    ANSWERS = "answers"  # as lookups were answered
 
 
 @dataclass(frozen=True)
@@ -74,13 +56,59 @@ class WindowInfo:
 
     @property
     def columns(self) -> tuple[str | None, str | None, str | None]:
+        """The names of the window's start, end and time."""
         return self.start, self.end, self.time
 
 
-class ArrivalOrder(Enum):
-    """How the rows of a node follow each other."""
+# --- state ----------------------------------------------------------------------------------------------------
 
-    SOURCE = "source"  # as the source delivered them
-    MIXED = "mixed"  # several sources, each in its order
-    WINDOW = "window"  # by the end of windows, unordered within
-    ANSWERS = "answers"  # as lookups were answered
+UNBOUNDED_STATE_HINT = "SET 'table.exec.state.ttl', write the hint STATE_TTL, or group by a window of event time."
+
+
+@dataclass(frozen=True)
+class StateDescription:
+    """``what`` an operator stores, and ``until`` when; None where only the number of keys or rows bounds it."""
+
+    what: str
+    until: str | None
+
+
+def expiry_text(ttl_ms: int, since: str) -> str | None:
+    """When state with a time to live is freed: ``1 h after its last row``; None for 0, which means never."""
+    return f"{readable(ttl_ms)} after {since}" if ttl_ms else None
+
+
+class WaitsFor(Enum):
+    """Why rows wait in state, other than for time; the watermark is held for them meanwhile."""
+
+    ANSWERS = "answers"
+    """To lookups: the rows go on without further input."""
+    BARRIERS = "barriers"
+    MATCHES = "matches"
+    """That are not decided: later rows may make them longer."""
+
+
+@dataclass(frozen=True)
+class FieldsRead:
+    """``names``: the fields of its input that an operator reads, ``keys`` and ``time`` among them."""
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    time: str | None = None
+
+
+# --- EXPLAIN ADVICE -------------------------------------------------------------------------------------------
+
+
+class Topic(IntEnum):
+    """What a remark about a node is about, most important first."""
+
+    LATENCY = 0
+    KEPT_ROWS = 1
+    UNUSED_WATERMARKS = 2
+    MANY_WINDOWS = 3
+    ARRIVAL = 4
+    ONE_AT_A_TIME = 5
+
+
+Remark = tuple[Topic, str]

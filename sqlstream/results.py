@@ -9,9 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.types import STRING, DataType, from_arrow
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamErr
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Columns, Rows, columns_of, key_of

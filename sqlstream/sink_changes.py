@@ -10,9 +10,9 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.connector import INSERTS_ONLY, declared_or_upserts, upserts
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
-from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken, upserts_by_key
+from sqlstream.planner.changes import is_upsert, maker_of, not_taken
 from sqlstream.planner.nodes import Insert
-from sqlstream.planner.properties import changelog_mode, changelog_text
+from sqlstream.planner.properties import changelog_text
 from sqlstream.settings import UPSERT_MATERIALIZE
 
 NO_KEY = "SS286"
@@ -50,7 +50,7 @@ def may_collide(plan: Insert) -> bool:
     """True where the table replaces rows by its PRIMARY KEY, and the query updates them by another one."""
     updates = plan.changelog_mode != APPEND_ONLY
     by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
-    return updates and by_key and not upserts_by_key(plan)
+    return updates and by_key and not plan.upserts_by_primary_key
 
 
 def _hint(plan: Insert, instead: str | None) -> str:

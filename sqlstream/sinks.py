@@ -11,7 +11,8 @@ from sqlstream.connectors import Environment, connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.connectors.formats import quoted
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.nodes import Insert, Node, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.table_uses import side_tables
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes, span_of
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node, Scan
-from sqlstream.planner.properties import dead_letter_tables, side_table, table_read
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan, dead_letter_tables
 
 
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:

@@ -9,10 +9,8 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_fusing import fused
-from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.windows import AlignedWindow, Session, kind_of_window
+from sqlstream.planner.windows import AlignedWindow, Session
 
 
 def apart(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
@@ -40,7 +38,7 @@ def _not_fused(node: WindowAggregate, select: exp.Expr) -> SqlStreamError:
     if any(columns_of(a.expression) & window for a in node.aggregates):
         return unsupported.refusal("window columns in aggregates", span_of(at))
     if not isinstance(info.window, AlignedWindow) and info.keys is not None and set(info.keys) != set(node.keys):
-        kind = kind_of_window(info.window)
+        kind = info.window.sql_name
         keys = ", ".join(info.keys) if info.keys else "no key"
         message = f"GROUP BY must name the keys of PARTITION BY, {keys}, because each has its own windows of {kind}"
         return bind_error("SS213", message, at, "Name the same columns in PARTITION BY and in GROUP BY.")

@@ -23,10 +23,10 @@ from sqlstream.planner.binder.temporal_joins import conditions_on, kind_of_one_p
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.properties import changelog_mode, unique_keys
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
 from sqlstream.udfs.joins.kinds import JoinKind
 

@@ -12,17 +12,8 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT, RowKind
-from sqlstream.planner.changes import (
-    NodeT,
-    instead_of,
-    made_by,
-    maker_of,
-    not_taken,
-    taken_by,
-    why_inserts_only,
-    with_final_rows,
-)
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.changes import NodeT, maker_of, not_taken, with_final_rows
+from sqlstream.planner.node import Node
 from sqlstream.planner.properties import changelog_text
 
 CHANGELOG_OPTION = "changelog-mode"

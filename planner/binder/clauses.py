@@ -15,15 +15,13 @@ from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import upsert_keys, with_inserts
-from sqlstream.planner.nodes import Filter, Node, Project, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Project, Union
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import awaited_by, changelog_mode, keeps_state, window_of
-from sqlstream.planner.rewriting import with_inputs
 
 
 def refuse_clauses(clauses: StreamClauses, context: Context) -> None:

@@ -15,7 +15,7 @@ from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.triggers import COUNTED, Fired, bind_trigger, positive_ms
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.firing import Accumulation, Firing, Trigger, fires_again
+from sqlstream.planner.firing import Accumulation, Firing, Trigger
 from sqlstream.planner.windows import GlobalWindow, Window
 
 

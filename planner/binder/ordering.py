@@ -18,12 +18,11 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.binder.top_n import check_order
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Node, Project
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.properties import bounded
 
 Bind = Callable[[exp.Expr], Relation]
 
@@ -58,7 +57,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     context.stop_if_wrong()
     node = _limited(relation, columns, limit, offset, query, context)
     if hidden:
-        node = Project(node, tuple(map(passed, node.schema[:shown])))
+        node = Project(node, tuple(field.as_item for field in node.schema[:shown]))
     return Relation(node, relation.names[:shown])
 
 

@@ -12,7 +12,6 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.properties import changelog_mode
 
 
 def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import shortened
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.intervals import NotAnInterval, text_ms
-from sqlstream.planner.operators.lookup import Lookup, remembers
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import did_you_mean
 
 NAME = "STATE_TTL"

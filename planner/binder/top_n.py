@@ -16,17 +16,18 @@ from sqlstream.errors import Span
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Field, Filter, Item, Node, Project, Schema, Unary
+from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.node import Node, Unary, bottom_up
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
-from sqlstream.planner.remembering import remembered
-from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
 
 NO_NUMBER = "SS640"
@@ -133,7 +134,7 @@ def bounded(node: Filter, context: Context, at: exp.Expr) -> Node:
     return Filter(below, conjunction(rest)) if rest else below
 
 
-@remembered
+@cached_per_node
 def _numbers_below(node: Node) -> frozenset[str]:
     """The fields of ``node`` that are numbers nobody has bounded, as they are; filters and projections may stand
     between."""
@@ -225,7 +226,7 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
         assert ranked.domain is not None
         deduplicated = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
         first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
-        return Project(deduplicated, (*map(passed, node.schema), first_number))
+        return Project(deduplicated, (*(field.as_item for field in node.schema), first_number))
     if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
         # Who came first stays first: numbers do not change.
         return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))

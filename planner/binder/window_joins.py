@@ -10,10 +10,11 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
-from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
+from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
 from sqlstream.udfs.joins.kinds import JoinKind
 

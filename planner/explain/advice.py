@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
-from functools import singledispatch
 from itertools import chain
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime
+from sqlstream.planner.properties import Remark, Topic
 from sqlstream.planner.rules import STAGES, Stage, optimize
 
 
@@ -22,20 +22,6 @@ def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
 def latency(plan: Node) -> Iterator[str]:
     """The latency floor of each windowed operator: no result can come earlier."""
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
-
-
-class Topic(IntEnum):
-    """What is said of nodes, most important first."""
-
-    LATENCY = 0
-    KEPT_ROWS = 1
-    UNUSED_WATERMARKS = 2
-    MANY_WINDOWS = 3
-    ARRIVAL = 4
-    ONE_AT_A_TIME = 5
-
-
-Remark = tuple[Topic, str]
 
 
 def _said(plan: Node) -> Iterator[Remark]:

@@ -13,12 +13,11 @@ from itertools import count
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.advice import advice, latency
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.figures import Figure, Figures
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.keeping import kept
 from sqlstream.planner.lineage import lineage
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --box: #8881; --strong: #0a7; --warn: #c60; }
@@ -115,7 +114,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _summary(changes: Changes) -> str:
-    name, parenthesis, rest = describe(changes.node).partition("(")
+    name, parenthesis, rest = changes.node.describe().partition("(")
     return f'<b>{escape(name)}</b>{escape(parenthesis + rest)} <span class="small">{escape(changes.text)}</span>'
 
 

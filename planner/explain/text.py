@@ -7,15 +7,7 @@ from typing import Protocol, TypeVar
 
 from sqlstream.planner.changes import Changes, changes_told
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import (
-    arrival_order,
-    bounded,
-    time_attributes,
-    unique_keys,
-    watermark_delay_ms,
-)
+from sqlstream.planner.node import Node
 
 
 class HasInputs(Protocol):
@@ -62,5 +54,5 @@ def properties_text(changes: Changes) -> str:
     parts += [f"time {', '.join(times)}"] if times else []
     parts += [f"watermark delay {readable(delay)}"] if delay is not None else []
     parts += [f"unique ({', '.join(sorted(key))})" for key in sorted(node.unique_keys, key=sorted)]
-    parts += ["bounded" if node.bounded else "unbounded", f"order {arrival_order(node).value}"]
+    parts += ["bounded" if node.bounded else "unbounded", f"order {node.arrival_order.value}"]
     return ", ".join(parts).replace("], ", "] ", 1)

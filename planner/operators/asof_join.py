@@ -8,24 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
-from sqlstream.planner.changes import instead_of, takes_changes
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.kernels import sees_arrival
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.provenance import traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.joins.condition import Comparison
 
 
@@ -90,20 +81,20 @@ class AsofJoin(Join):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         read = frozenset().union(*map(columns_of, self.values))
         return self.pruned_below(required | self.read | read | {*self.first_by})
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset()
 
     def passes_filter(self, read: set[str]) -> bool:
         """UNSAFE for the right side: without its partner a left row has the next one."""
         return bool(read) and read <= self.left.field_names
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         assert all(columns_of(condition) <= self.left.field_names for condition in conditions)
-        return replace(self, left=filtered(self.left, conditions))
+        return replace(self, left=push(self.left, conditions))
 
     # --- what runs --------------------------------------------------------------------------------------------
 
@@ -128,9 +119,9 @@ class AsofJoin(Join):
     def state_facts(self) -> Iterator[tuple[str, str]]:
         yield from self.join_facts()
         left, right = self.left.column_provenance, self.right.column_provenance
-        yield "nearest", f"{meaning(self.left_value, left)} {self.comparison.value} {meaning(self.right_value, right)}"
+        yield "nearest", f"{traced(self.left_value, left)} {self.comparison.value} {traced(self.right_value, right)}"
         yield "of equal values", f"the first one by {', '.join(right[name] for name in self.first_by) or 'arrival'}"
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("the rows of both sides", after(self.ttl_ms, "the last row of their key came"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the rows of both sides", expiry_text(self.ttl_ms, "the last row of their key came"))

@@ -8,22 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.changes import taken_by
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, keeps_state, uses_processing_time, window_of
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.barriers.limits import MOST_HELD
 
 
@@ -77,7 +68,7 @@ class AlignBarriers(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         read = frozenset().union(*map(columns_of, self.expressions))
         return replace(self, input=self.input.pruned((required - {self.output.name}) | read))
 
@@ -104,13 +95,15 @@ class AlignBarriers(Unary):
 
     @property
     def kernel_text(self) -> str:
-        held = "counts the markers" if self.at_least_once else f"holds up to {self.most_held:,} rows of channels that wait"
+        held = (
+            "counts the markers" if self.at_least_once else f"holds up to {self.most_held:,} rows of channels that wait"
+        )
         return f"that {held}"
 
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return {**self.input.column_provenance, self.output.name: "barrier_id"}
 
     state_title = ("barriers", "barriers")
@@ -118,10 +111,10 @@ class AlignBarriers(Unary):
     def state_facts(self) -> Iterator[tuple[str, str]]:
         """How many rows may wait, and how long, may change."""
         names = self.input.column_provenance
-        yield "channel", meaning(self.channel, names)
+        yield "channel", traced(self.channel, names)
         yield "number of channels", str(self.channels)
         ways = {"marker": self.marker, "id": self.id, "CANCEL WHEN": self.cancel_when, "END WHEN": self.end_when}
-        yield from ((name, meaning(condition, names)) for name, condition in ways.items() if condition is not None)
+        yield from ((name, traced(condition, names)) for name, condition in ways.items() if condition is not None)
         yield "guarantee", "at least once" if self.at_least_once else "exactly once"
         yield "type of the id", str(self.output.type)
         yield "columns", self.input.rows_fact
@@ -130,8 +123,8 @@ class AlignBarriers(Unary):
 
     consumer_name = "ALIGN BARRIERS"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.holds:
-            yield Kept("rows behind barriers", f"their barrier is aligned; at most {self.most_held:,} rows")
+            yield StateDescription("rows behind barriers", f"their barrier is aligned; at most {self.most_held:,} rows")
         else:
-            yield Kept("barriers that are pending", "they are aligned")
+            yield StateDescription("barriers that are pending", "they are aligned")

@@ -5,22 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
-from sqlstream.planner.changes import (
-    changes_kinds,
-    made_by,
-    reads_before,
-    taken_by,
-    takes_changes,
-    upsert_keys,
-)
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.text import computed
-from sqlstream.planner.properties import WindowInfo, changelog_mode, unique_keys, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.provenance import Provenance
 from sqlstream.types import STRING
 
 Codes = tuple[tuple[RowKind, str], ...]
@@ -62,7 +52,7 @@ class ToChangelog(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         below = required - {self.op} or frozenset({self.input.schema[0].name})
         return replace(self, input=self.input.pruned(below))
 
@@ -74,7 +64,7 @@ class ToChangelog(Unary):
     # --- checkpoints ------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return {**self.input.column_provenance, self.op: f"kind of change ({_codes(self.codes)})"}
 
 
@@ -118,7 +108,7 @@ class FromChangelog(Unary):
     def upsert_keys(self) -> frozenset[frozenset[str]]:
         return self.unique_keys
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         """One field stays beside the operation."""
         kept = required | set(self.keys) or frozenset({f.name for f in self.schema[:1]})
         return replace(self, input=self.input.pruned(kept | {self.op}))
@@ -130,8 +120,8 @@ class FromChangelog(Unary):
     compute_text = "the kinds of rows from a column"
 
     @property
-    def column_provenance(self) -> Meanings:
-        return {name: text for name, text in names_of(self.input).items() if name != self.op}
+    def column_provenance(self) -> Provenance:
+        return {name: text for name, text in self.input.column_provenance.items() if name != self.op}
 
 
 # --- texts ----------------------------------------------------------------------------------------------------

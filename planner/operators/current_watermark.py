@@ -6,21 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import taken_by, why_inserts_only
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, keeps_state, unique_keys, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class CurrentWatermark(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         if self.output.name not in required:
             return self.input.pruned(required)
         return replace(self, input=self.input.pruned((required - {self.output.name}) | {self.time}))
@@ -70,7 +61,7 @@ class CurrentWatermark(Unary):
     def passes_filter(self, read: set[str]) -> bool:
         return self.output.name not in read
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return (needed - {self.output.name}) | {self.time}
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -90,13 +81,13 @@ class CurrentWatermark(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
         return {**below, self.output.name: f"CURRENT_WATERMARK({below[self.time]})"}
 
     state_title = ("watermark", "CURRENT_WATERMARK")
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         yield from ()
 
     def state_facts(self) -> Iterator[tuple[str, str]]:

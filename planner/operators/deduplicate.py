@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
+from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.naming import Names as Unique
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Node, Project, Unary
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -89,7 +73,9 @@ class Deduplicate(Unary):
     def producer_name(self) -> str:
         return f"the {'last' if self.last else 'first'} rows of keys"
 
-    append_only_hint = "take the first row in the order of event time, or of windows, by PARTITION BY window_start, window_end"
+    append_only_hint = (
+        "take the first row in the order of event time, or of windows, by PARTITION BY window_start, window_end"
+    )
 
     def append_only_variant(self) -> Node | None:
         """The first row in event time is final when the watermark has passed it."""
@@ -97,11 +83,11 @@ class Deduplicate(Unary):
             return None
         number = Unique(f.name for f in self.schema).unique("number")
         best = TopN(self.input, self.keys, (Sorted(self.time),), ROW_NUMBER, 1, 1, number).append_only_variant()
-        return None if best is None else Project(best, tuple(map(passed, self.schema)))
+        return None if best is None else Project(best, tuple(field.as_item for field in self.schema))
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         time = {self.time} if self.timed else set()
         return replace(self, input=self.input.pruned(required | set(self.keys) | time))
 
@@ -135,19 +121,21 @@ class Deduplicate(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return self.input.column_provenance
 
     state_title = ("deduplication", "the deduplication")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         yield "row", "last" if self.last else "first"
         yield "order", names[self.time] if self.timed else "as rows come"
         if self.changelog_mode != APPEND_ONLY:
             yield "columns", self.input.rows_fact
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("a row of each key" if self.timed or self.last else "each key", after(self.ttl_ms, "its row came"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription(
+            "a row of each key" if self.timed or self.last else "each key", expiry_text(self.ttl_ms, "its row came")
+        )

@@ -8,28 +8,17 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import instead_of, made_by, taken_by, takes_changes
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe, item_text
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
-from sqlstream.planner.operators.window_kernels import GROUPING_SET, sees_order, sees_ties
-from sqlstream.planner.operators.window_state import types_of_aggregate
-from sqlstream.planner.physical.aggregate_arguments import read_by
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, state_facts, title_of
-from sqlstream.planner.physical.text import before_exchange, kernel
-from sqlstream.planner.properties import changelog_mode, keeps_state, unique_keys, uses_processing_time
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.folding import folded_item
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.operators.window_aggregate import GROUPING_SET
+from sqlstream.planner.physical.aggregate_arguments import read_by, sees_order, sees_ties, types_of_aggregate
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact, traced
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.fold_constants import folded_item, with_folded
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
 from sqlstream.types import DataType
 
 
@@ -92,14 +81,16 @@ class GroupAggregate(Unary):
     def consumer_name(self) -> str:
         return self.producer_name
 
-    append_only_hint = "group by a window too, so that each result comes out once: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE)"
+    append_only_hint = (
+        "group by a window too, so that each result comes out once: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE)"
+    )
 
     # --- rules ------------------------------------------------------------------------------------------------
 
     def with_constants_folded(self) -> Node:
         return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         """Without keys one aggregate stays: rows are counted by what is left."""
         required_aggregates = tuple(a for a in self.aggregates if a.name in required)
         aggregates = required_aggregates if required_aggregates or self.keys else self.aggregates[:1]
@@ -110,7 +101,7 @@ class GroupAggregate(Unary):
         """UNSAFE with grouping sets, where a key is NULL above only, and on aggregates."""
         return bool(read) and read <= set(self.keys) and self.grouping_sets is None
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset()
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -159,20 +150,20 @@ class GroupAggregate(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
         meanings = {key: below[key] for key in self.keys}
-        meanings |= {a.name: meaning(a.expression, below) for a in self.aggregates}
+        meanings |= {a.name: traced(a.expression, below) for a in self.aggregates}
         return meanings | ({self.grouping_id: "grouping_id"} if self.grouping_id else {})
 
     state_title = ("group aggregate", "the aggregate without a window")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         if self.grouping_sets is not None:
             yield "grouping sets", ", ".join(f"({', '.join(names[k] for k in s)})" for s in self.grouping_sets)
-        yield "aggregates", ", ".join(meaning(a.expression, names) for a in self.aggregates)
+        yield "aggregates", ", ".join(traced(a.expression, names) for a in self.aggregates)
         yield "types of aggregates", ", ".join(types_of_aggregate(a, self.input.schema) for a in self.aggregates)
         yield "rows", "come" if self.input.changelog_mode == APPEND_ONLY else "come and go"
         yield "forgets", "groups after a time" if self.ttl_ms else "nothing"
@@ -180,9 +171,9 @@ class GroupAggregate(Unary):
         read = {c.name for a in self.aggregates for c in a.expression.find_all(exp.Column)}
         yield "columns", ", ".join(f.name for f in self.input.schema if f.name in read)
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if not self.keys:
-            yield Kept("the accumulators of one group", "there is one group")
+            yield StateDescription("the accumulators of one group", "there is one group")
         else:
             what = "the accumulators of each group" if self.aggregates else "each distinct row"
-            yield Kept(what, after(self.ttl_ms, "the last row of the group came or went"))
+            yield StateDescription(what, expiry_text(self.ttl_ms, "the last row of the group came or went"))

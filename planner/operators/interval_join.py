@@ -6,20 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.clocks import held_back_ms, told_time
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import acts_by_clock, awaited_by, is_joint, uses_processing_time
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import FieldsRead, StateDescription
 
 
 @dataclass(frozen=True)
@@ -49,10 +42,10 @@ class IntervalJoin(Join):
     def by_clock(self) -> bool:
         return self.domain is TimeDomain.PROCESSING
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return self.pruned_below(required | self.read | {self.left_time, self.right_time})
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | {self.left_time, self.right_time}
 
     @property
@@ -74,7 +67,7 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """A row meets partners that are older than itself by no more than the bounds say, as Flink delays its watermark."""
+        """A row meets partners that are older than itself by as much as the bounds allow; Flink delays its watermark so."""
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return max(child.watermark_held_back_ms for child in self.inputs) - (-older_us // 1000)
 
@@ -107,9 +100,9 @@ class IntervalJoin(Join):
         yield "bounds", f"{self.lower_us} to {self.upper_us} microseconds"
         yield "kind of time", self.domain.value
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         passes = "the clock passes" if self.by_clock else "the watermark passes"
-        yield Kept("the rows of both sides", f"{passes} the bounds within which a partner may come")
+        yield StateDescription("the rows of both sides", f"{passes} the bounds within which a partner may come")
 
 
 def _moved(time: str, us: int) -> str:

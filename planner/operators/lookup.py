@@ -8,51 +8,27 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
-from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
-from sqlstream.planner.explain.advice import Topic, remarks
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
+from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
+from sqlstream.planner.operators.lookup_text import comparison_text, options_text
 from sqlstream.planner.properties import (
+    Accepts,
     ArrivalOrder,
+    StateDescription,
+    Topic,
+    WaitsFor,
     WindowInfo,
-    arrival_order,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    side_table,
-    table_read,
-    unique_keys,
-    uses_processing_time,
-    window_of,
+    expiry_text,
 )
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts
-from sqlstream.planner.rules.fold_constants import folded, folded_item, is_boolean, with_folded
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.push_lookup_filters import Accepts, Columns, comparisons, with_filters
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, sql
+from sqlstream.planner.rules.push_lookup_filters import Columns, comparisons
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
-from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.operators.lookup_steps import _
-from sqlstream.planner.operators.lookup_steps import _joined
-from sqlstream.planner.operators.lookup_text import _output
-from sqlstream.planner.operators.lookup_text import comparison_text
-from sqlstream.planner.operators.lookup_text import options_text
-from sqlstream.planner.physical.clocks import WaitsFor
-from sqlstream.planner.physical.clocks import waiting_for
-from sqlstream.planner.physical.kernels import asks_outside
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.kernels import sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.text import before_exchange
-from sqlstream.planner.physical.text import behind_kernel
-from sqlstream.planner.physical.text import kernel
 
 LOOKUP_ERROR = "__lookup_error"
 
@@ -110,7 +86,7 @@ class Lookup(Unary):
 
     @property
     def answer_key(self) -> tuple[str, ...]:
-        """The fields whose values are those of a row and of all that retract it, or take its place where that is known."""
+        """The fields in which a row equals the rows that retract it, and those that replace it where that is known."""
         keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
         return tuple(sorted(keys[0])) if keys else self.row_identity
 
@@ -170,7 +146,7 @@ class Lookup(Unary):
         keys, outputs = tuple(map(folded_item, self.keys)), tuple(map(folded_item, self.outputs))
         return replace(self, keys=keys, outputs=outputs, condition=rest)
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         wanted = required | columns_of(self.condition) if self.condition is not None else required
         # Rows are counted by what is left, so one output stays; a key is known without reading more.
         outputs = tuple(o for o in self.outputs if o.name in wanted) or (self._cheapest_output,)
@@ -190,14 +166,14 @@ class Lookup(Unary):
         """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
         return not self.outer or not read & {o.name for o in self.outputs}
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         """Rows that the left side alone rules out are not asked for; the others are part of ON."""
         added = {o.name for o in self.outputs}
         below = [c for c in conditions if not columns_of(c) & added]
         rest = [c for c in conditions if columns_of(c) & added]
         given = conjuncts(self.condition) if self.condition is not None else []
         together = conjunction([*given, *rest]) if given or rest else None
-        return replace(self, input=filtered(self.input, below) if below else self.input, condition=together)
+        return replace(self, input=push(self.input, below) if below else self.input, condition=together)
 
     def with_lookup_filters(self, accepts: Accepts) -> Node:
         if self.condition is None or not isinstance(self.source, Table):
@@ -221,7 +197,7 @@ class Lookup(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         added = {o.name: f"{self.source.name}.{sql(o.expression)}" for o in self.outputs}
         return {**self.input.column_provenance, **added}
 
@@ -233,7 +209,7 @@ class Lookup(Unary):
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
         yield "table", self.source.name
-        yield "keys", ", ".join(f"{k.name} = {meaning(k.expression, names)} {k.type}" for k in self.keys)
+        yield "keys", ", ".join(f"{k.name} = {traced(k.expression, names)} {k.type}" for k in self.keys)
         yield "columns that are read", ", ".join(f"{f.name} {f.type}" for f in self.read)
         yield "order", self.options.order.name
         yield "columns", self.input.rows_fact
@@ -269,16 +245,17 @@ class Lookup(Unary):
     def producer_name(self) -> str:
         return self.consumer_name
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.options.defers:
-            yield Kept("rows whose lookup was deferred", "they are answered")
+            yield StateDescription("rows whose lookup was deferred", "they are answered")
         if self.remembers_answers:
-            yield Kept("the answers of rows that may be retracted", after(self.ttl_ms, "the row came"))
+            yield StateDescription(
+                "the answers of rows that may be retracted", expiry_text(self.ttl_ms, "the row came")
+            )
 
     @property
     def asked_together(self) -> tuple[Lookup, ...]:
-        """The lookups that are asked with ``node``, from the lowest up to it: adjacent ones, of which none needs what
-    another one adds. One with state is alone."""
+        """Adjacent lookups, of which none needs what another one adds. One with state is alone."""
         group, read = [self], self._key_fields
         while not self.keeps_state and isinstance(below := group[-1].input, Lookup) and not below.keeps_state:
             if not read.isdisjoint(output.name for output in below.outputs):
@@ -290,6 +267,16 @@ class Lookup(Unary):
     @property
     def _key_fields(self) -> set[str]:
         return set().union(*(columns_of(key.expression) for key in self.keys))
+
+    @property
+    def compute_text(self) -> str:
+        group = self.asked_together
+        together = f"{len(group)} lookups asked together: " if len(group) > 1 else ""
+        return f"{together}{group[0]._request_text}, {self._answers_text(group)}"
+
+    def _answers_text(self, group: tuple[Lookup, ...]) -> str:
+        aside = any(lookup.failed is not None for lookup in group)
+        return f"explode of the answers{', failed rows aside' if aside else ''}"
 
     @property
     def _request_text(self) -> str:
@@ -332,7 +319,7 @@ class Lookup(Unary):
 
     @property
     def after_kernel_text(self) -> str | None:
-        return _joined(self)
+        return self._answers_text((self,))
 
     def describe(self) -> str:
         return f"Lookup({'; '.join(self._parts)})"
@@ -345,7 +332,7 @@ class Lookup(Unary):
         parts = [f"{kind}{self.source.name} on {keys}"]
         if self.filters:
             parts.append(f"where {' and '.join(map(comparison_text, self.filters))}")
-        parts.append(", ".join(map(_output, self.outputs)))
+        parts.append(", ".join(output.text for output in self.outputs))
         if self.condition is not None:
             parts.append(f"if {sql(self.condition)}")
         if self.outer:
@@ -353,3 +340,13 @@ class Lookup(Unary):
         if self.ttl_ms:
             parts.append(f"forgets answers after {readable(self.ttl_ms)}")
         return [*parts, *options_text(self.options, self.failed.table.name if self.failed else "")]
+
+
+def lookup_nodes(plan: Node) -> Iterator[Lookup]:
+    """The lookups of a plan, top down."""
+    return (node for node in plan.walk() if isinstance(node, Lookup))
+
+
+def failed_marker(table: Table, number: int) -> str:
+    """What LATE_TABLE says of the failed rows of the lookup with a number."""
+    return f"lookup/{number}/{table.name}"

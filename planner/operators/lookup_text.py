@@ -1,20 +1,10 @@
-"""What a lookup asks and how, in words. Options of tables are never shown: they may hold secrets."""
+"""The options of lookups in words. Options of tables are never shown: they may hold secrets."""
 
 from __future__ import annotations
 
-from sqlstream.planner.catalog import Table
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.nodes import Item
-from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
 from sqlstream.udfs.lookup.source import Comparison
-
-
-def _output(item: Item) -> str:
-    text = sql(item.expression)
-    return text if text == item.name else f"{text} AS {item.name}"
 
 
 def comparison_text(comparison: Comparison) -> str:

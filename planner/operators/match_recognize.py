@@ -9,33 +9,14 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
+from sqlstream.planner.fields import Field, FieldNames, Schema
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.physical.clocks import WaitsFor, told_time, waiting_for
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below, without_unused
+from sqlstream.planner.properties import StateDescription, WaitsFor
+from sqlstream.planner.provenance import Provenance, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.skipping import Skip
 
@@ -127,7 +108,7 @@ class MatchRecognize(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         kept = replace(self, measures=tuple(m for m in self.measures if m.name in required))
         of_rows = required & {field.name for field in self.passed} if self.all_rows else frozenset[str]()
         return replace(kept, input=self.input.pruned(of_rows | kept.read))
@@ -136,10 +117,10 @@ class MatchRecognize(Unary):
         """UNSAFE but on keys: a filtered row still stands between those of others."""
         return bool(read) and read <= set(self.keys)
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset({self.time})
 
-    def without_unused_time(self, needed: Names) -> Node:
+    def without_unused_time(self, needed: FieldNames) -> Node:
         kept = (m if m.name in needed else replace(m, item=replace(m.item, time=None)) for m in self.measures)
         return replace(self, measures=tuple(kept))
 
@@ -177,10 +158,10 @@ class MatchRecognize(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
         own = {field.name: below[field.name] for field in self.passed}
-        return {**own, **{m.name: f"{meaning(m.item.expression, below)} of a match" for m in self.measures}}
+        return {**own, **{m.name: f"{traced(m.item.expression, below)} of a match" for m in self.measures}}
 
     state_title = ("MATCH_RECOGNIZE", "MATCH_RECOGNIZE")
 
@@ -188,10 +169,10 @@ class MatchRecognize(Unary):
         names = self.input.column_provenance
 
         def of_input(operands: Sequence[MatchOperand]) -> list[MatchOperand]:
-            items = (replace(o.item, expression=exp.Var(this=meaning(o.item.expression, names))) for o in operands)
+            items = (replace(o.item, expression=exp.Var(this=traced(o.item.expression, names))) for o in operands)
             return [replace(o, item=item) for o, item in zip(operands, items, strict=True)]
 
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         yield "time", names[self.time]
         yield "kind of time", self.domain.value
         yield (
@@ -205,11 +186,11 @@ class MatchRecognize(Unary):
         yield "after a match", str(self.skip)
         yield "within", readable(self.within_ms) if self.within_ms is not None else "any time"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.domain is TimeDomain.EVENT:
-            yield Kept("rows that wait for their turn", "the watermark passes them")
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
         bound = f"a match is {readable(self.within_ms)} long" if self.within_ms is not None else None
-        yield Kept("open matches of each key", bound)
+        yield StateDescription("open matches of each key", bound)
 
 
 def _definitions(definitions: Sequence[Defined], operands: Sequence[MatchOperand]) -> Iterator[str]:

@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
-from sqlstream.planner.changes import made_by, reads_before, takes_changes, where_unread
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Unary
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
+from sqlstream.planner.fields import FieldNames
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class Normalize(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Normalize:
+    def pruned(self, required: FieldNames) -> Normalize:
         """A change of columns that nobody reads is no change."""
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
@@ -102,15 +87,15 @@ class Normalize(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return self.input.column_provenance
 
     state_title = ("normalization of changes", "the normalization of changes")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        yield "keys", keys_fact(self.input, self.keys, self.input.column_provenance)
+        yield "keys", keys_fact(self.input.schema, self.keys, self.input.column_provenance)
         yield "columns", self.input.rows_fact
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("the last row of each key", after(self.ttl_ms, "its last change"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the last row of each key", expiry_text(self.ttl_ms, "its last change"))

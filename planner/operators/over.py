@@ -8,36 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.physical.aggregate_arguments import read_by
-from sqlstream.planner.physical.clocks import told_time
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import fields_fact, keys_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance, fields_fact, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
@@ -149,7 +128,7 @@ class Over(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)
         if not calls:
             return self.input.pruned(required)
@@ -163,7 +142,7 @@ class Over(Unary):
         """UNSAFE but on keys: a filtered row still stands in the frames of others."""
         return bool(read) and read <= set(self.keys)
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | {self.time}
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -195,15 +174,15 @@ class Over(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        return {**below, **{call.item.name: f"{meaning(call.item.expression, below)} OVER" for call in self.calls}}
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
 
     state_title = ("OVER", "OVER")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         yield "time", names[self.time]
         yield "kind of time", self.domain.value
         yield "functions", ", ".join(function_text(call, names) for call in self.calls)
@@ -215,15 +194,15 @@ class Over(Unary):
         if self.input.changelog_mode != APPEND_ONLY:
             yield "rows", "come and go"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         """Frames of times forget rows; all others keep rows or totals of each key."""
         frames = [call.frame for call in self.calls]
         if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
-            yield Kept("the rows of frames", "the watermark passes all frames that hold them")
+            yield StateDescription("the rows of frames", "the watermark passes all frames that hold them")
             return
         if self.domain is TimeDomain.EVENT:
-            yield Kept("rows that wait for their turn", "the watermark passes them")
-        yield Kept("the last rows and totals of each key", None if self.keys else "there is one key")
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
+        yield StateDescription("the last rows and totals of each key", None if self.keys else "there is one key")
 
 
 def sorted_text(tie: Sorted) -> str:
@@ -262,7 +241,7 @@ def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
         yield from (*expression.expressions[:1], *expression.expressions[2:])
 
 
-def function_text(call: OverCall, names: Meanings, in_time: bool = True) -> str:
+def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
     """A call, as far as its results depend on it."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
-    return f"{meaning(call.item.expression, names)}{frame}"
+    return f"{traced(call.item.expression, names)}{frame}"

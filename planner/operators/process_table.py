@@ -6,31 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import taken_by, takes_changes, why_inserts_only
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.planning import Above, stateless_step
-from sqlstream.planner.physical.state_facts import function_with_state, keys_fact, state_facts, title_of
-from sqlstream.planner.physical.steps import Compute, Step
-from sqlstream.planner.physical.text import before_exchange, computed, kernel
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    acts_by_clock,
-    arrival_order,
-    awaited_by,
-    keeps_state,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import over
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import ArrivalOrder, StateDescription
+from sqlstream.planner.provenance import Provenance, keys_fact
+from sqlstream.planner.rewriting import sql
 from sqlstream.types import DataType
 
 
@@ -124,12 +106,12 @@ class ProcessTable(Node):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         # What the function reads of its rows, nobody knows.
         tables = (table.pruned(argument.given) for table, argument in zip(self.tables, self.arguments, strict=True))
         return replace(self, tables=tuple(tables))
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset(a.time for a in self.arguments if a.time is not None)
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -146,6 +128,10 @@ class ProcessTable(Node):
 
     columnar_only_clause = "a process function with PARTITION BY"
 
+    calls_functions = True
+
+    runs_in_arrow = True
+
     compute_text = "mapInArrow that calls the function row by row"
 
     @property
@@ -160,7 +146,7 @@ class ProcessTable(Node):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         meanings = {f.name: f"{self.uid}.{f.name}" for f in self.schema}
         below = self.tables[0].column_provenance
         first = self.arguments[0]
@@ -180,7 +166,7 @@ class ProcessTable(Node):
         yield "function", self.function
         for table, argument in zip(self.tables, self.arguments, strict=True):
             names = table.column_provenance
-            yield f'keys of "{argument.parameter}"', keys_fact(table, argument.partition_by, names)
+            yield f'keys of "{argument.parameter}"', keys_fact(table.schema, argument.partition_by, names)
             yield f'event time of "{argument.parameter}"', names.get(argument.time or "", "none")
             if self.in_order:
                 read = (*argument.fields, *argument.passed)
@@ -199,11 +185,11 @@ class ProcessTable(Node):
     def consumer_name(self) -> str:
         return f'process function "{self.function}"'
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.keys:
-            yield Kept(f"what {self.function} declares, by key", f"{self.function} forgets it")
+            yield StateDescription(f"what {self.function} declares, by key", f"{self.function} forgets it")
         if self.keys and self.in_order:
-            yield Kept("rows that wait for their turn", "the watermark passes them")
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
 
 
 def _table_argument(argument: ProcessInput, in_order: bool) -> str:
@@ -214,9 +200,3 @@ def _table_argument(argument: ProcessInput, in_order: bool) -> str:
 
 
 # --- what runs ------------------------------------------------------------------------------------------------
-
-
-@stateless_step.register
-def _(node: ProcessTable, above: Above) -> Step:
-    above.require_calls()
-    return Compute(node, above.below(node), arrow=True)

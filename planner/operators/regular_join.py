@@ -6,18 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import instead_of, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts, timeless
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.nodes import Schema
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
+from sqlstream.planner.fields import Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.properties import StateDescription, expiry_text
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.remove_unused_time import needed_below
 from sqlstream.udfs.joins.kinds import JoinKind
 
 Names = frozenset[str]
@@ -54,7 +49,7 @@ class RegularJoin(Join):
     @cached_per_node
     def upsert_keys(self) -> frozenset[frozenset[str]]:
         """Changes of a key follow each other in the key group of what must be equal: one side of it must be in the key.
-    Not one whose rows may be missing: what then is NULL does not tell the key group."""
+        Not one whose rows may be missing: what then is NULL does not tell the key group."""
         sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
         pads_left, pads_right = self.kind.padded
         held = [sides[0]] if not pads_right else []
@@ -65,7 +60,9 @@ class RegularJoin(Join):
     def append_only_hint(self) -> str | None:
         if self.kind in (JoinKind.INNER, JoinKind.SEMI):
             return None
-        return "bound the distance of time attributes of both sides in ON, so that a row without a partner comes out once"
+        return (
+            "bound the distance of time attributes of both sides in ON, so that a row without a partner comes out once"
+        )
 
     @property
     def uses_processing_time(self) -> bool:
@@ -95,6 +92,6 @@ class RegularJoin(Join):
         for side, ms in zip(("left", "right"), self.ttl_ms, strict=True):
             yield f"time to live of the {side} side", readable(ms) if ms else "for ever"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         for side, ms in zip(("left", "right"), self.ttl_ms, strict=True):
-            yield Kept(f"the rows of the {side} side", after(ms, "they came"))
+            yield StateDescription(f"the rows of the {side} side", expiry_text(ms, "they came"))

@@ -6,30 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import made_by, taken_by, takes_changes
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    arrival_order,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import over
-from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
+from sqlstream.planner.provenance import Provenance
 from sqlstream.udfs.changes.set_kinds import SetKind
 
 
@@ -92,7 +75,7 @@ class SetOperation(Node):
         left, right = inputs
         return replace(self, left=left, right=right)
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         """Rows are compared by all their fields."""
         return replace(
             self, left=self.left.pruned(self.left.field_names), right=self.right.pruned(self.right.field_names)
@@ -101,11 +84,11 @@ class SetOperation(Node):
     def passes_filter(self, read: set[str]) -> bool:
         return bool(read)
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
-        right = filtered(self.right, [condition.copy() for condition in conditions])
-        return replace(self, left=filtered(self.left, conditions), right=right)
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        right = push(self.right, [condition.copy() for condition in conditions])
+        return replace(self, left=push(self.left, conditions), right=right)
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset()
 
     # --- what runs --------------------------------------------------------------------------------------------
@@ -133,7 +116,7 @@ class SetOperation(Node):
         return f"SetOperation({self.kind.value}{ttl})"
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return self.left.column_provenance
 
     state_title = ("set operation", "the set operation")
@@ -144,5 +127,5 @@ class SetOperation(Node):
         yield "columns of the right side", self.right.rows_fact
         yield "forgets", "rows after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("how often each row is there", after(self.ttl_ms, "it came or went"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("how often each row is there", expiry_text(self.ttl_ms, "it came or went"))

@@ -6,33 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import reads_before, takes_changes, upsert_keys, why_inserts_only
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import (
-    Join,
-    equalities_text,
-    fields_of_side,
-    join_facts,
-    names_in,
-    pruned_below,
-    stays_together,
-    timeless,
-)
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.clocks import told_time
-from sqlstream.planner.physical.kernels import sees_arrival
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import awaited_by, changelog_mode, is_joint, unique_keys, uses_processing_time
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
 
 
 @dataclass(frozen=True)
@@ -129,19 +110,19 @@ class TemporalJoin(Join):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return self.pruned_below(required | self.read | {*self.times, *(self.first_by or ())})
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | {*self.times}
 
     def passes_filter(self, read: set[str]) -> bool:
         """UNSAFE for the right side: without a row, the one before it is valid for longer."""
         return bool(read) and read <= self.left.field_names
 
-    def with_pushed_filters(self, conditions: Conditions) -> Node:
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         assert all(columns_of(condition) <= self.left.field_names for condition in conditions)
-        return replace(self, left=filtered(self.left, conditions))
+        return replace(self, left=push(self.left, conditions))
 
     # --- what runs --------------------------------------------------------------------------------------------
 
@@ -196,9 +177,9 @@ class TemporalJoin(Join):
             yield "left rows", f"retracted by {', '.join(left[name] for name in self.told_apart_by)}"
             yield "time to live of the left side", readable(self.left_ttl_ms) if self.left_ttl_ms else "for ever"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.timed:
-            yield Kept("rows of the left side", "the watermark reaches them")
-        yield Kept("the last row of each key of the right side", after(self.ttl_ms, "it came"))
+            yield StateDescription("rows of the left side", "the watermark reaches them")
+        yield StateDescription("the last row of each key of the right side", expiry_text(self.ttl_ms, "it came"))
         if self.left.changelog_mode != APPEND_ONLY:
-            yield Kept("the partners of rows of the left side", after(self.left_ttl_ms, "they came"))
+            yield StateDescription("the partners of rows of the left side", expiry_text(self.left_ttl_ms, "they came"))

@@ -5,30 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, takes_changes
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Unary
+from sqlstream.planner.fields import FieldNames
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -69,13 +52,15 @@ class TemporalSort(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
-        return replace(self, input=self.input.pruned(required | {self.time, *self.keys, *(tie.name for tie in self.ties)}))
+    def pruned(self, required: FieldNames) -> Node:
+        return replace(
+            self, input=self.input.pruned(required | {self.time, *self.keys, *(tie.name for tie in self.ties)})
+        )
 
     def passes_filter(self, read: set[str]) -> bool:
         return True
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | {self.time}
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -97,7 +82,7 @@ class TemporalSort(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         return self.input.column_provenance
 
     state_title = ("sort", "the sort")
@@ -111,9 +96,9 @@ class TemporalSort(Unary):
         )
         yield "columns", self.input.rows_fact
         if self.keys:
-            yield "keys", keys_fact(self.input, self.keys, names)
+            yield "keys", keys_fact(self.input.schema, self.keys, names)
         if self.input.changelog_mode != APPEND_ONLY:
             yield "rows", "come and go"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("rows that wait for their turn", "the watermark passes them")
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("rows that wait for their turn", "the watermark passes them")

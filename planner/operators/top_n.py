@@ -8,34 +8,16 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by, takes_changes, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Output, Project, Schema, Unary
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"
@@ -156,7 +138,9 @@ class TopN(Unary):
 
     producer_name = "Top-N"
 
-    append_only_hint = "rank the rows of windows (PARTITION BY window_start, window_end), or number rows in the order of event time"
+    append_only_hint = (
+        "rank the rows of windows (PARTITION BY window_start, window_end), or number rows in the order of event time"
+    )
 
     def append_only_variant(self) -> Node | None:
         """Numbers in the order of event time are final when the watermark has passed: OVER emits such rows once."""
@@ -175,7 +159,7 @@ class TopN(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         number = self.number if self.number in required else None
         below = (required - ({self.number} if self.number is not None else set())) | self.read
         return replace(self, number=number, input=self.input.pruned(frozenset(below)))
@@ -184,7 +168,7 @@ class TopN(Unary):
         """UNSAFE but on keys: a filtered row still has a place before others."""
         return bool(read) and read <= set(self.keys)
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | ({self.closes.field} if self.closes is not None else set())
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -220,7 +204,7 @@ class TopN(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
         return below if self.number is None else {**below, self.number: f"{self.function.upper()} OVER"}
 
@@ -228,7 +212,7 @@ class TopN(Unary):
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
         yield "order", ", ".join(order) or "as rows come"
         yield "function", self.function.upper()
@@ -239,15 +223,17 @@ class TopN(Unary):
         yield "columns", self.input.rows_fact
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         if self.closes is not None:
-            yield Kept("the first rows of each window", "the watermark passes the window")
+            yield StateDescription("the first rows of each window", "the watermark passes the window")
         elif self.input.changelog_mode != APPEND_ONLY:
-            yield Kept("all rows of each key", after(self.ttl_ms, "the rows of the key last changed"))
+            yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the rows of the key last changed"))
         elif not self.keys:
-            yield Kept("the first rows", f"there are {self.last:,}")
+            yield StateDescription("the first rows", f"there are {self.last:,}")
         else:
-            yield Kept("the first rows of each key", after(self.ttl_ms, "the rows of the key last changed"))
+            yield StateDescription(
+                "the first rows of each key", expiry_text(self.ttl_ms, "the rows of the key last changed")
+            )
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import OverCall, Sorted, arguments_of, call_text, function_text, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, keeps_state, unique_keys, uses_processing_time
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact, traced
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
@@ -101,7 +92,7 @@ class UpdatingOver(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)
         if not calls:
             return self.input.pruned(required)
@@ -141,20 +132,20 @@ class UpdatingOver(Unary):
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def column_provenance(self) -> Meanings:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        return {**below, **{call.item.name: f"{meaning(call.item.expression, below)} OVER" for call in self.calls}}
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
 
     state_title = ("OVER", "OVER")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
         yield "order", ", ".join(order) or "as rows come"
         yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
         yield "columns", self.input.rows_fact
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("all rows of each key", after(self.ttl_ms, "the last change of the key"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))

@@ -1,118 +1,89 @@
-"""Aggregates per key and window: what they are, what the rules may do with them, and how they read."""
+"""Aggregates per key and window."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlglot import exp
+
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by
-from sqlstream.planner.explain.describe import describe, item_text
-from sqlstream.planner.explain.window_text import firing_text, window_text
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
 from sqlstream.planner.firing import (
     DEFAULT_FIRING,
     Accumulation,
+    AfterProcessingTime,
+    AfterWatermark,
+    Delta,
+    EvictDelta,
     Firing,
     LateAction,
+    LateData,
     UserEvictor,
     UserTrigger,
-    by_clock,
-    fires_again,
+    When,
     simple_triggers,
 )
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
-from sqlstream.planner.operators.windows import columns_text, text_of, windows_follow_clock
+from sqlstream.planner.folding import folded_item
+from sqlstream.planner.node import Link, Node
+from sqlstream.planner.nodes import Project, below_projections
+from sqlstream.planner.operators.window_fusing import reads_window, windows_on_top
+from sqlstream.planner.operators.windows import (
+    AssignWindows,
+    Windowed,
+    WindowKernelKind,
+    columns_text,
+    provenance_of_columns,
+    text_of,
+    window_state_descriptions,
+)
+from sqlstream.planner.physical.aggregate_arguments import (
+    lists_in_arrival_order,
+    read_by,
+    reads_plain_column,
+    sees_order,
+    sees_ties,
+    types_of_aggregate,
+)
 from sqlstream.planner.properties import (
     ArrivalOrder,
+    FieldsRead,
+    Keys,
+    Kinds,
+    Remark,
+    StateDescription,
+    Topic,
     WindowInfo,
-    acts_by_clock,
-    arrival_order,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_rows,
-    keeps_state,
-    sees_barriers,
-    side_table,
-    unique_keys,
-    uses_processing_time,
-    window_of,
 )
-from sqlstream.planner.rewriting import columns_of, read_by_firing
-from sqlstream.planner.rules.fold_constants import folded_item, with_folded
-from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import (
+    CLOSES_AT_ONCE,
     DEFAULT_COLUMNS,
     AlignedWindow,
     CountWindow,
     GlobalWindow,
     RowMeasured,
     Session,
+    Tumble,
     UserWindow,
     Window,
     WindowColumns,
-    read_by_window,
-    time_of_windows,
 )
 from sqlstream.types import DataType
-from collections.abc import Iterator
-from sqlglot import exp
-from sqlstream.planner.changes import why_inserts_only
-from sqlstream.planner.explain.advice import Remark
-from sqlstream.planner.explain.advice import Topic
-from sqlstream.planner.explain.advice import remarks
-from sqlstream.planner.firing import AfterProcessingTime
-from sqlstream.planner.firing import AfterWatermark
-from sqlstream.planner.firing import Delta
-from sqlstream.planner.firing import EvictDelta
-from sqlstream.planner.firing import LateData
-from sqlstream.planner.firing import When
-from sqlstream.planner.keeping import Kept
-from sqlstream.planner.keeping import kept
-from sqlstream.planner.meanings import meaning
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.meanings import names_tables
-from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.window_advice import _order_of_arrival
-from sqlstream.planner.operators.window_chaining import HASHED
-from sqlstream.planner.operators.window_chaining import _has_fixed_gap
-from sqlstream.planner.operators.window_chaining import _reads_a_column
-from sqlstream.planner.operators.window_fusing import _on_top
-from sqlstream.planner.operators.window_fusing import _reads
-from sqlstream.planner.operators.window_kernels import GROUPING_SET
-from sqlstream.planner.operators.window_kernels import WindowKernelKind
-from sqlstream.planner.operators.window_kernels import sees_order
-from sqlstream.planner.operators.window_kernels import sees_ties
-from sqlstream.planner.operators.window_state import types_of_aggregate
-from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.operators.windows import kept_by_windows
-from sqlstream.planner.operators.windows import names_of_columns
-from sqlstream.planner.operators.windows import only_columnar_window
-from sqlstream.planner.physical.aggregate_arguments import read_by
-from sqlstream.planner.physical.chaining import Link
-from sqlstream.planner.physical.chaining import chained
-from sqlstream.planner.physical.clocks import told_time
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.kernels import sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead
-from sqlstream.planner.physical.readers import fields_read
-from sqlstream.planner.physical.state_facts import keys_fact
-from sqlstream.planner.physical.state_facts import reads_windows
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.physical.state_facts import title_of
-from sqlstream.planner.physical.text import before_exchange
-from sqlstream.planner.physical.text import native_state
-from sqlstream.planner.rules.fuse_windows_into_aggregate import with_windows
-from sqlstream.planner.windows import Tumble
-from sqlstream.planner.windows import kind_of_window
+
+HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
+                     "BINARY", "DATE", "TIMESTAMP"})  # fmt: skip
+"""Types of keys that ``udfs.key_hash.hash_of_values`` takes."""
+
+GROUPING_SET = "grouping set"
+"""Stands among the keys of an exchange for the grouping set that a row was copied for."""
 
 
 @dataclass(frozen=True)
-class WindowAggregate(Unary):
+class WindowAggregate(Windowed):
     """Aggregates per key and window, emitted when ``firing`` says, by default once, when the window closes.
 
     Where ``window`` is None the input carries the window ``columns`` already (AssignWindows or another
@@ -144,7 +115,8 @@ class WindowAggregate(Unary):
         nullable = self.grouping_sets is not None
         keys = tuple(Field(k, by_name[k].type, nullable or by_name[k].nullable) for k in self.keys)
         grouping = (Field(self.grouping_id, DataType("BIGINT"), False),) if self.grouping_id else ()
-        window = self.columns.fields(time_of_windows(self.window, self.domain))
+        domain = self.domain if self.window is None else self.window.time_domain(self.domain)
+        window = self.columns.fields(domain)
         return (*keys, *grouping, *window, *(a.field for a in self.aggregates), *self._panes)
 
     @property
@@ -152,11 +124,6 @@ class WindowAggregate(Unary):
         kind = (Field(self.pane, DataType("STRING"), False),) if self.pane else ()
         index = (Field(self.pane_index, DataType("BIGINT"), False),) if self.pane_index else ()
         return (*kind, *index)
-
-    @property
-    def times(self) -> frozenset[str]:
-        """The field with the time of rows, where this node assigns windows by one."""
-        return frozenset({self.time} if self.time is not None else ())
 
     @property
     def shows_rows_to_classes(self) -> bool:
@@ -170,7 +137,7 @@ class WindowAggregate(Unary):
         yield from self._firing_remarks(self.firing.trigger)
         yield from self._overlap_remarks()
         for item in self.aggregates:
-            name = _order_of_arrival(item.expression)
+            name = lists_in_arrival_order(item.expression)
             if name:
                 order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
                 yield Topic.ARRIVAL, f'"{item.name}" ({name.upper()}) {order}.'
@@ -179,9 +146,9 @@ class WindowAggregate(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
-    good."""
+        good."""
         if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
             return APPEND_ONLY
         window = self.window_info
@@ -203,11 +170,9 @@ class WindowAggregate(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        return windows_follow_clock(self.window, self.domain) or any(map(by_clock, simple_triggers(self.firing.trigger)))
-
-    @property
-    def emits_ahead_of_clock(self) -> bool:
-        return self.domain is TimeDomain.PROCESSING
+        by_clock = self.domain is TimeDomain.PROCESSING
+        follows = by_clock if self.window is None else self.window.follows_clock(self.domain)
+        return follows or self.firing.follows_clock
 
     @property
     def fires_on_barriers(self) -> bool:
@@ -224,7 +189,7 @@ class WindowAggregate(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
@@ -263,24 +228,24 @@ class WindowAggregate(Unary):
     def with_constants_folded(self) -> Node:
         return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         aggregates = tuple(a for a in self.aggregates if a.name in required)
         own = self.columns.names
-        read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(self.firing))
+        read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates), self.firing.fields_read)
         read |= self.input.field_names if self.shows_rows_to_classes else frozenset()
         # Late rows carry the bounds of the window that this node assigns.
-        read = (read | self.times | read_by_window(self.window)) - own if self.window is not None else read | own
+        read = read | own if self.window is None else (read | self.times | self.window.fields_read) - own
         pane, pane_index = (name if name in required else None for name in (self.pane, self.pane_index))
         rebuilt = replace(self, aggregates=aggregates, pane=pane, pane_index=pane_index)
         return replace(rebuilt, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
-    late rows of all keys."""
+        """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where a table
+        receives the late rows of all keys."""
         keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
         return keyed and self.firing.late.action is LateAction.DROP
 
-    def watermark_fields_needed(self, needed: Names) -> Names:
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return self.times
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -291,7 +256,7 @@ class WindowAggregate(Unary):
             sets = ", ".join(f"({', '.join(s)})" for s in self.grouping_sets)
             parts.append(f"sets {sets} as {self.grouping_id}")
         parts.append(f"{self._window_text}{columns_text(self.columns)}")
-        parts += [*firing_text(self.firing), *(["keeping rows"] if self.why_rows_stored else [])]
+        parts += [*self.firing.texts, *(["keeping rows"] if self.why_rows_stored else [])]
         panes = [name for name in (self.pane, self.pane_index) if name]
         return f"WindowAggregate({'; '.join([*parts, *(item.text for item in self.aggregates), *panes])})"
 
@@ -301,7 +266,7 @@ class WindowAggregate(Unary):
             return text_of(self.window, self.time)
         info = self.window_info
         assert info is not None
-        return window_text(info.window)
+        return info.window.text
 
     # --- changes ----------------------------------------------------------------------------------------------
 
@@ -332,7 +297,11 @@ class WindowAggregate(Unary):
         types = {f.name: f.type.name for f in below.schema}
         if not all(types[key] in HASHED for key in keys):
             return "its keys are of types that only Spark can hash"
-        if not {fields[name] for name in self._time_fields} <= {below.columns.start, below.columns.end, below.columns.time}:
+        if not {fields[name] for name in self._time_fields} <= {
+            below.columns.start,
+            below.columns.end,
+            below.columns.time,
+        }:
             return "its time is not that of the windows below"
         return Link(below, tuple(fields.items()))
 
@@ -341,7 +310,8 @@ class WindowAggregate(Unary):
         clock = self.uses_processing_time or below.uses_processing_time or (self.window and self.time is None)
         window = self.window
         cut = isinstance(window, Session) and window != Session(window.gap_ms)
-        plain = window is None or isinstance(window, AlignedWindow | CountWindow) or _has_fixed_gap(window)
+        fixed_gap = isinstance(window, Session) and isinstance(window.gap_ms, int)
+        plain = window is None or isinstance(window, AlignedWindow | CountWindow) or fixed_gap
         if clock:
             return "one of the two needs processing time"
         if self.grouping_sets is not None or below.grouping_sets is not None:
@@ -349,10 +319,14 @@ class WindowAggregate(Unary):
         if below.changelog_mode != APPEND_ONLY:
             return "the windows below withdraw results"
         if window is not None and (cut or not plain):
-            return f"{kind_of_window(window)} reads more than the time of rows"
+            return f"{window.sql_name} reads more than the time of rows"
         if replace(self.firing, late=LateData()) != DEFAULT_FIRING:
             return "its trigger or eviction reads rows"
-        return None if all(_reads_a_column(item.expression) for item in self.aggregates) else "it computes what it reads"
+        return (
+            None
+            if all(reads_plain_column(item.expression) for item in self.aggregates)
+            else "it computes what it reads"
+        )
 
     # --- what is read -----------------------------------------------------------------------------------------
 
@@ -415,18 +389,15 @@ class WindowAggregate(Unary):
         evicts = eviction is not None and isinstance(eviction.evictor, EvictDelta)
         return evicts or any(isinstance(trigger, When | Delta) for trigger in simple_triggers(self.firing.trigger))
 
-    def with_windows_fused(self) -> Node:
-        return self.with_windows_fused()
-
     def with_windows_fused(self) -> WindowAggregate:
-        """The aggregate assigning the windows itself; the same node where that would change its result.
+        """The aggregate that assigns the windows itself; the same node where that would change its result.
 
-    UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where keys
-    differ from PARTITION BY.
-    """
+        UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where
+        keys differ from PARTITION BY.
+        """
         if self.window is not None:
             return self
-        assign = _on_top(self.input, {self.columns.time})
+        assign = windows_on_top(self.input, {self.columns.time})
         if assign is None or not self._may_fuse(assign):
             return self
         return replace(self, input=assign.input, window=assign.window, time=assign.time)
@@ -434,12 +405,22 @@ class WindowAggregate(Unary):
     def _may_fuse(self, assign: AssignWindows) -> bool:
         if (self.columns.start, self.columns.end) != (assign.columns.start, assign.columns.end):
             return False
-        if any(_reads(a.expression, self.columns) for a in self.aggregates):
+        if any(reads_window(a.expression, self.columns) for a in self.aggregates):
             return False
         if isinstance(assign.window, AlignedWindow):
             return True
         same = len(self.keys) == len(assign.partition_by) and set(self.keys) == set(assign.partition_by)
         return same and self.grouping_sets is None
+
+    @property
+    def kernel_kind(self) -> WindowKernelKind:
+        if isinstance(self.window, Session) and not self.window.is_cut and self._fires_once:
+            return WindowKernelKind.SESSIONS
+        # Where windows close at once, a pane per time would be one for each row.
+        closes_at_once = isinstance(self.window, Tumble) and self.window.size_ms == CLOSES_AT_ONCE
+        if isinstance(self.window, AlignedWindow) and not closes_at_once and self._shares_panes:
+            return WindowKernelKind.PANES
+        return super().kernel_kind
 
     @property
     def _fires_once(self) -> bool:
@@ -480,7 +461,8 @@ class WindowAggregate(Unary):
 
     @property
     def columnar_only_clause(self) -> str | None:
-        return only_columnar_window(self.window) or self._columnar_only_part or ("a window over changes" if self.retracts_rows else None)
+        of_window = self.window.columnar_only_clause if self.window is not None else None
+        return of_window or self._columnar_only_part or ("a window over changes" if self.retracts_rows else None)
 
     @property
     def _columnar_only_part(self) -> str | None:
@@ -504,17 +486,21 @@ class WindowAggregate(Unary):
         return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"
 
     @property
-    def column_provenance(self) -> Names:
+    def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        meanings = {key: below[key] for key in self.keys}
-        meanings |= {a.name: meaning(a.expression, below) for a in self.aggregates} | self._provenance_of_window(below)
+        provenance = {key: below[key] for key in self.keys}
+        provenance |= {a.name: traced(a.expression, below) for a in self.aggregates} | self._provenance_of_window(below)
         extra = {"grouping_id": self.grouping_id, "pane": self.pane, "pane_index": self.pane_index}
-        return meanings | {name: text for text, name in extra.items() if name is not None}
+        return provenance | {name: text for text, name in extra.items() if name is not None}
 
-    def _provenance_of_window(self, below: Names) -> dict[str, str]:
+    def _provenance_of_window(self, below: Provenance) -> dict[str, str]:
         """Windows that come with the rows keep what they are made of."""
-        own = names_of_columns(self.columns, below.get(self.time or ""))
-        given = {name: below[name] for name in own if name in below and names_tables()} if self.window is None else {}
+        own = provenance_of_columns(self.columns, below.get(self.time or ""))
+        given = (
+            {name: below[name] for name in own if name in below and is_qualified_by_tables()}
+            if self.window is None
+            else {}
+        )
         return {**own, **given}
 
     state_title = ("window aggregate", "window aggregate")
@@ -524,14 +510,14 @@ class WindowAggregate(Unary):
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
         names = self.input.column_provenance
-        yield "keys", keys_fact(self.input, self.keys, names)
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
         if self.grouping_sets is not None:
             yield "grouping sets", ", ".join(f"({', '.join(names[k] for k in s)})" for s in self.grouping_sets)
         if self.window is not None:
-            yield "window", window_text(self.window)
+            yield "window", self.window.text
             yield "time", names.get(self.time or "", "the clock")
         yield "kind of time", self.domain.value
-        yield "aggregates", ", ".join(meaning(a.expression, names) for a in self.aggregates)
+        yield "aggregates", ", ".join(traced(a.expression, names) for a in self.aggregates)
         yield "types of aggregates", ", ".join(types_of_aggregate(a, self.input.schema) for a in self.aggregates)
         yield "firing", "; ".join(self._firing_facts) or "once, when the window closes"
         if self.input.changelog_mode != APPEND_ONLY:
@@ -546,12 +532,14 @@ class WindowAggregate(Unary):
     def _firing_facts(self) -> list[str]:
         """Where late rows go may change; that they go somewhere else than away is part of what the kernel reads."""
         late = self.firing.late
-        texts = firing_text(replace(self.firing, late=replace(late, table=None, values=())))
+        texts = replace(self.firing, late=replace(late, table=None, values=())).texts
         return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t
                 for t in texts]  # fmt: skip
 
-    def state_descriptions(self) -> Iterator[Kept]:
+    def state_descriptions(self) -> Iterator[StateDescription]:
         below = self.window_info
         window = self.window if self.window is not None or below is None else below.window
         what = "accumulators" if self.why_rows_stored is None else "rows"
-        yield from kept_by_windows(what, window, self.domain, keyed=bool(self.keys), allowed_ms=self.firing.late.allow_ms)
+        yield from window_state_descriptions(
+            what, window, self.domain, keyed=bool(self.keys), allowed_ms=self.firing.late.allow_ms
+        )

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, is_joint, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import StateDescription, WindowInfo
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class WindowJoin(Join):
     def schema(self) -> Schema:
         return tuple([timeless(field) if field.nullable else field for field in super().schema])
 
-    def pruned(self, required: Names) -> Node:
+    def pruned(self, required: FieldNames) -> Node:
         return self.pruned_below(required | self.read | {*self.ends})
 
     is_batch_invariant = True
@@ -59,5 +55,5 @@ class WindowJoin(Join):
         for side, below, end in zip(("left", "right"), self.inputs, self.ends, strict=True):
             yield f"end of the windows of the {side} side", below.column_provenance[end]
 
-    def state_descriptions(self) -> Iterator[Kept]:
-        yield Kept("the rows of both sides", "the watermark passes their window")
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the rows of both sides", "the watermark passes their window")

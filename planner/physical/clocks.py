@@ -9,24 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
-from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Node, StatementSet
-from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
-from sqlstream.planner.remembering import remembered
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, StatementSet
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark.watermark import Watermark
-
-
-class WaitsFor(Enum):
-    """Why rows wait in state, other than for time; the watermark is held for them meanwhile."""
-
-    ANSWERS = "answers"
-    """To lookups: the rows go on without further input."""
-    BARRIERS = "barriers"
-    MATCHES = "matches"
-    """That are not decided: rows to come may make them longer."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import singledispatch
 
 from sqlstream.planner.catalog import Column
-from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Project, Scan, below_projections
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -27,15 +26,6 @@ class FilesToRead:
 
     def column(self, field: str) -> Column:
         return dict(self.columns)[field]
-
-
-@dataclass(frozen=True)
-class FieldsRead:
-    """``names``: the fields of its input that an operator reads, ``keys`` and ``time`` among them."""
-
-    names: tuple[str, ...]
-    keys: tuple[str, ...] = ()
-    time: str | None = None
 
 
 def candidate(below: Node) -> Scan | None:

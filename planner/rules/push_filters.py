@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import singledispatch
 from itertools import islice
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Node, Project, Scan, Unary, Union
+from sqlstream.planner.node import Conditions, Node, bottom_up
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.rewriting import (
     both,
-    bottom_up,
     columns_of,
     conjunction,
     conjuncts,
     is_repeatable,
-    substituted,
-    with_balanced_condition,
 )
-from sqlstream.planner.rules.merge_projects import Merging
+from sqlstream.planner.rules.merge_projects import Merging, with_balanced_condition
 from sqlstream.planner.type_inference import Types
-
-Conditions = list[exp.Expression]
 
 
 def push_filters(plan: Node) -> Node:
@@ -41,14 +34,19 @@ def push_filters(plan: Node) -> Node:
 def filtered(node: Node, conditions: Conditions) -> Node:
     """``node`` filtered by all conditions, each as deep as it may go."""
     pushed, kept = _divided(node, conditions, guarded=False)
-    below = node.with_pushed_filters(pushed) if pushed else node
+    below = _pushed_below(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
+
+
+def _pushed_below(node: Node, conditions: Conditions) -> Node:
+    """``node`` with conditions below it, each of which passes it."""
+    return _beside(node, conditions) if isinstance(node, Filter) else node.with_pushed_filters(conditions, filtered)
 
 
 def _beside(node: Filter, conditions: Conditions) -> Node:
     """``node``, whose own conditions can go no deeper, filtered by more conditions."""
     pushed, kept = _divided(node.input, conditions, guarded=True)
-    below = node.input.with_pushed_filters(pushed) if pushed else node.input
+    below = _pushed_below(node.input, pushed) if pushed else node.input
     return Filter(below, both(node.condition, conjunction(kept)) if kept else node.condition)
 
 

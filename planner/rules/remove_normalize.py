@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.planner.changes import reads_before, where_unread
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.rewriting import with_inputs
+from sqlstream.planner.node import Node
 
 
 def remove_normalize(plan: Node) -> Node:

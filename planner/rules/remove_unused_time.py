@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import singledispatch
-
-from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import AssignTime, Item, Node, Project
-from sqlstream.planner.rewriting import with_inputs
-
-Names = frozenset[str]
+from sqlstream.planner.fields import FieldNames
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Project
 
 
 def remove_unused_time(plan: Node) -> Node:
     return _remove(plan, frozenset())
 
 
-def _remove(node: Node, needed: Names) -> Node:
+def _remove(node: Node, needed: FieldNames) -> Node:
     """``needed``: the fields of ``node`` that windows above are built on.
 
     Columns of PROCTIME() and INGESTION_TIME() stay as long as somebody reads them; pruning removes them.
@@ -37,4 +32,4 @@ def _without_field(node: Node, name: str | None) -> Node:
         return node
     if isinstance(node, Project):
         return replace(node, items=tuple(i for i in node.items if i.name != name))
-    return Project(node, tuple(passed(f) for f in node.schema if f.name != name))
+    return Project(node, tuple(f.as_item for f in node.schema if f.name != name))

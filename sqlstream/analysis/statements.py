@@ -31,13 +31,13 @@ from sqlstream.grammar.walking import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.planner.keeping import FOR_EVER_HINT, kept
 from sqlstream.planner.lineage import lineage
-from sqlstream.planner.nodes import Field, Insert, Node, Output, StatementSet
-from sqlstream.planner.physical.state_facts import title_of
-from sqlstream.planner.properties import bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
+from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, emit_settings
@@ -219,7 +219,7 @@ def _for_ever(state: Iterable[StateNeed], span: Span) -> Iterator[Problem]:
     for need in dict.fromkeys(state):
         if need.until is None:
             message = f"state without a bound: {need.operator} keeps {need.what} for ever"
-            yield Problem(KEPT_FOR_EVER, message, span, hint=FOR_EVER_HINT, warning=True)
+            yield Problem(KEPT_FOR_EVER, message, span, hint=UNBOUNDED_STATE_HINT, warning=True)
 
 
 # --- definitions ----------------------------------------------------------------------------------------------

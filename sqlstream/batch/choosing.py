@@ -29,7 +29,6 @@ from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType

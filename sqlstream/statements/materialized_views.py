@@ -16,7 +16,6 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import plan_of
 from sqlstream.results import key_of
 from sqlstream.settings import UPSERT_MATERIALIZE

@@ -8,15 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.nodes import (
-    AssignTime,
-    Node,
-    Scan,
-    StatementSet,
-)
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Scan, StatementSet
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import WaitsFor
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, is_joint
+from sqlstream.planner.properties import ArrivalOrder, WaitsFor
 from sqlstream.table_uses import looked_up_tables, side_tables
 
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)

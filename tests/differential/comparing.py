@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.changes import upsert_keys
-from sqlstream.planner.nodes import Insert, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.udfs.kernel import END_OF_TIME, ROW_KIND

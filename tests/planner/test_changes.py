@@ -9,25 +9,17 @@ from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
-from sqlstream.planner.changes import (
-    Changes,
-    changes_of,
-    made_by,
-    maker_of,
-    not_taken,
-    reads_before,
-    takes_changes,
-    upsert_keys,
-)
+from sqlstream.planner.changes import Changes, changes_of, maker_of, not_taken
+from sqlstream.planner.fields import Item
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Insert, Item, Node, Output, Project, Scan, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.planner.physical.steps import Read
-from sqlstream.planner.properties import unique_keys
 from sqlstream.planner.rules import optimize
 from sqlstream.types import INT, STRING, DataType
 from tests.planner.plans import plan

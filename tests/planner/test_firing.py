@@ -22,9 +22,8 @@ from sqlstream.planner.firing import (
     LateAction,
     LateData,
 )
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import changelog_mode, unique_keys
 from sqlstream.planner.windows import Session, Tumble
 from tests.planner.plans import created, error, errors, plan
 

@@ -7,10 +7,8 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.joins.condition import And, Compare, Condition, IsNull, Not, Or, Truth
 from tests.planner.plans import error, plan
 from tests.streams import fields, sql

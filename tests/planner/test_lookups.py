@@ -16,10 +16,9 @@ from sqlstream.grammar.nodes import Query
 from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.settings import EmitSettings
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, bounded, time_attributes, unique_keys
+from sqlstream.planner.properties import ArrivalOrder
 from sqlstream.planner.rewriting import conjuncts
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.planner.rules.push_lookup_filters import comparisons

@@ -6,20 +6,10 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table, TimeDomain
 from sqlstream.planner.changes import changes_of
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.nodes import Filter, Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    WindowInfo,
-    arrival_order,
-    bounded,
-    changelog_mode,
-    changelog_text,
-    time_attributes,
-    unique_keys,
-    watermark_delay_ms,
-    window_of,
-)
+from sqlstream.planner.properties import ArrivalOrder, WindowInfo, changelog_text
 from sqlstream.planner.rules import optimize
 from sqlstream.planner.windows import Session, Tumble
 from sqlstream.types import INT
@@ -66,9 +56,7 @@ def test_watermark_is_the_slowest_of_all_inputs():
 
 
 def test_time_attributes_are_fields_of_the_schema():
-    assert [(f.name, f.time) for f in inner("SELECT ts AS t, n FROM bids").time_attributes] == [
-        ("t", TimeDomain.EVENT)
-    ]
+    assert [(f.name, f.time) for f in inner("SELECT ts AS t, n FROM bids").time_attributes] == [("t", TimeDomain.EVENT)]
     assert [f.name for f in inner(f"SELECT * {TUMBLE}").time_attributes] == ["window_time"]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize
 from tests.planner.in_sqlite import query
 from tests.planner.plans import error, optimized, plan

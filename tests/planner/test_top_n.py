@@ -6,16 +6,14 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import changes_of, upsert_keys
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.changes import changes_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import Closing, TopN
 from sqlstream.planner.operators.updating_over import UpdatingOver
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan
 

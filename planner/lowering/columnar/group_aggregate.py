@@ -24,7 +24,6 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.groups.strategies import strategies_of

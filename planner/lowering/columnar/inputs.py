@@ -11,15 +11,15 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Node, Schema, Unary
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import changelog_mode, uses_processing_time, window_of
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner import properties
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields
-from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
-from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows, WindowKernelKind
 from sqlstream.planner.windows import CountWindow, GlobalWindow, RowCount, RowMeasured, Session
 from sqlstream.udfs import assigners
 from sqlstream.udfs.aggregates import Aggregates
@@ -56,7 +54,7 @@ class Design:
 
     @property
     def retracting(self) -> bool:
-        return isinstance(self.node, WindowAggregate) and len(properties.changelog_mode(self.node)) > 1
+        return isinstance(self.node, WindowAggregate) and len(self.node.changelog_mode) > 1
 
 
 def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:

@@ -19,11 +19,9 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_clock
 from sqlstream.planner.lowering.lookup import Asked, asked, joined, step_of
 from sqlstream.planner.lowering.lookup_answers import require_array_functions
 from sqlstream.planner.lowering.lower import Context, lower_operator
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.operators.lookup import Lookup, remembered_by, remembers, told_apart_by
-from sqlstream.planner.operators.lookup_steps import NumberedLookup
+from sqlstream.planner.node import Node
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import window_of
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
@@ -38,7 +36,7 @@ _CAME = "__came"
 @lower_operator.register
 def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
     assert step.lookup is not None, step
-    lookup = Asked(NumberedLookup(step.lookup, node))
+    lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
     hashed = tuple(_fields(node, node.answer_key)) if node.remembers_answers else lookup.keys

@@ -15,7 +15,6 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND

@@ -7,9 +7,8 @@ from pyspark.sql import DataFrame
 from sqlstream.planner.lowering.columnar.inputs import Inputs, came_at
 from sqlstream.planner.lowering.columnar.join_inputs import column_of, condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
-from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
+from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.present import PresentJoinKernel

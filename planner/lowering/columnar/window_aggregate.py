@@ -24,8 +24,8 @@ from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_i
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.lowering.windows import window_columns
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_marker
-from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.node import Link
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed

@@ -14,16 +14,10 @@ from dataclasses import dataclass
 from sqlstream.connectors.secrets import masked
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.state_facts import (
-    function_with_state,
-    reads_windows,
-    shapes_state,
-    state_facts,
-    title_of,
-)
-from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
@@ -104,7 +98,7 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
     match step:
         case Read(node=Scan(table=table)):
             return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
-        case Mark(node=mark, told=told) if told is not Told.NOT:
+        case Mark(node=mark, told=told) if told is not WatermarkSource.NOT:
             facts = (("column", mark.column), ("kind of time", mark.domain.value))
             # How the watermark follows from rows may change, as its delay may: state does not depend on it.
             return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)

@@ -13,9 +13,9 @@ from sqlstream.jobs.reports.sizes import size_text
 from sqlstream.planner.explain.figures import Figure, Figures
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.explain.to_json import from_json
-from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.properties import awaited_by, keeps_state
 from sqlstream.times import time_text, watermark_text
 
 NO_PLAN = "SS488"

@@ -8,8 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.node import Node
 from sqlstream.types import DataType
 from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
 

@@ -19,7 +19,6 @@ from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel

@@ -11,7 +11,6 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel

@@ -7,7 +7,6 @@ import pyarrow as pa
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.kernel import ROW_KIND
 from tests.differential.without_spark.columns import (
     NotHere,

@@ -7,13 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.properties import unique_keys, uses_processing_time
 from sqlstream.udfs.changes.set_kinds import SetKind
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.spark.watermark import Watermark

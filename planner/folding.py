@@ -1,15 +1,14 @@
-"""Constants computed while planning, only where SQL's NULLs, types and overflows cannot make a difference."""
+"""Constant parts of expressions, computed where SQL's NULLs, types and overflows cannot make a difference."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan
-from sqlstream.planner.rewriting import bottom_up, node_of, over_children
+from sqlstream.planner.fields import Item
+from sqlstream.planner.rewriting import node_of, over_children
 
 _INT_LIMIT = 2**31
 _INT_DIGITS = 10
@@ -23,10 +22,6 @@ _COMPARISONS = {
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
 }
-
-
-def fold_constants(plan: Node) -> Node:
-    return bottom_up(plan, lambda node: node.with_constants_folded())
 
 
 def folded_item(item: Item) -> Item:

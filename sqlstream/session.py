@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
@@ -16,7 +15,7 @@ from sqlstream.batch.explaining import explained_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
-from sqlstream.connectors import connector
+from sqlstream.connectors import SessionTable, TruncatableTable, connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.statements.job_statements import ControlledJob
     from sqlstream.views.keeping import Views, ViewStatus
+
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -170,8 +170,9 @@ class Session:
                 return self._unit_test(statement)
 
     def _unit_test(self, test: nodes.UnitTest) -> Rows:
-        harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
-        difference = harness.run_unit_test(test, self).difference
+        from sqlstream.testing.unit_tests import run_unit_test  # the harness is loaded for this statement alone
+
+        difference = run_unit_test(test, self).difference
         if difference is not None:
             message = f'unit test "{test.name}" of view "{test.view}" fails'
             raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)
@@ -370,6 +371,8 @@ class Session:
     def _forget_rows(self, statement: nodes.Statement, before: Table, changed: object) -> None:
         """What the session holds of the rows of a table goes with the table, or takes its new name."""
         kind, folder = connector(before.connector), self._runner.folders.root
+        if not isinstance(kind, SessionTable):
+            return
         if not isinstance(statement, nodes.AlterTable):
             kind.drop(folder, before)
         elif isinstance(changed, Table) and changed.name != before.name:
@@ -425,9 +428,9 @@ class Session:
     def _truncate(self, table: Table | None) -> None:
         if table is None:
             return
-        truncate = connector(table.connector).truncate
-        assert truncate is not None, table.connector
-        truncate(self._runner.folders.root, table)
+        kind = connector(table.connector)
+        assert isinstance(kind, TruncatableTable), table.connector
+        kind.truncate(self._runner.folders.root, table)
 
     def _create_as(self, statement: nodes.CreateTable, text: str, *, wait: bool) -> Job | Rows:
         assert statement.query is not None

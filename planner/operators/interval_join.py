@@ -67,7 +67,7 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """A row meets partners that are older than itself by as much as the bounds allow; Flink delays its watermark so."""
+        """A row meets partners that are older than itself by as much as the bounds allow, as in Flink."""
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return max(child.watermark_held_back_ms for child in self.inputs) - (-older_us // 1000)
 

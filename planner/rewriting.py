@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from sqlstream.grammar.chains import balanced
 from sqlstream.grammar.dialect import SqlStream
+from sqlstream.grammar.trees import balanced
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 
 N = TypeVar("N", bound=exp.Expr)

@@ -17,7 +17,6 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.partitions import partitions_of, without_partition
 from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
@@ -56,7 +55,7 @@ class SelectStatement(StatementType[nodes.Query]):
             return Query(run, columns, _time_zone(execution))
         assert isinstance(plan, Output)
         job = execution.runner.start(plan, workspace, to_sql(statement))
-        updating = changelog_mode(plan) != APPEND_ONLY
+        updating = plan.changelog_mode != APPEND_ONLY
         return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
 
     def starts_job(self, statement: nodes.Query) -> bool:

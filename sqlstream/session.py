@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
     from sqlstream.views.keeping import Views
+
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -128,9 +128,9 @@ class Session:
         return statement_type(statement).run(statement, execution)
 
     def _unit_test(self, test: nodes.UnitTest) -> str | None:
-        harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
-        difference: str | None = harness.run_unit_test(test, self).difference
-        return difference
+        from sqlstream.testing.unit_tests import run_unit_test  # the harness is loaded for this statement alone
+
+        return run_unit_test(test, self).difference
 
     def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over

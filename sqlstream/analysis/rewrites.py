@@ -18,12 +18,11 @@ from sqlstream.grammar import nodes, parse_each, parse_query, parse_script
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.nodes import Filter, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.rewriting import conjuncts, node_of
+from sqlstream.planner.rewriting import conjuncts, node_of, sql
 from sqlstream.plans import plan_of
 from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType, from_sqlglot
 from sqlstream.workspace import Workspace

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, connector, is_scanned
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SOURCE
 from sqlstream.errors import Diagnostic, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
@@ -33,7 +33,6 @@ from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
@@ -41,6 +40,7 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.batch.running import Batches
+
 
 UNBOUNDED = "SS600"
 LOOKUP_ONLY = "SS250"
@@ -108,8 +108,8 @@ def _is_better_finished(plan: Root) -> bool:
         return True
     if not isinstance(plan, Output):
         return False
-    keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
-    return keeps or changelog_mode(plan) != APPEND_ONLY
+    keeps = any(node.keeps_state and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
+    return keeps or plan.changelog_mode != APPEND_ONLY
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:
@@ -196,12 +196,11 @@ def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause
 
 def ends(table: Table) -> bool:
     """Whether all rows of a table are there: of one that ends, or of a database."""
-    return _is_read(table) and (table.bounded or connector(table.connector).scans)
+    return _is_read(table) and (table.bounded or is_scanned(table))
 
 
 def _is_read(table: Table) -> bool:
-    kind = connector(table.connector)
-    return kind.is_source or kind.scans
+    return isinstance(connector(table.connector), Source) or is_scanned(table)
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

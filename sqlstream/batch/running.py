@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream.batch.choosing import Batch
 from sqlstream.catalog import DEFAULT
-from sqlstream.connectors import connector
+from sqlstream.connectors import is_scanned
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
@@ -22,8 +22,9 @@ from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import SparkText, conditions_of, spark_text
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.fields import Item
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Filter, Item, Output, Project
+from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
 from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.rules import optimize
@@ -54,7 +55,7 @@ def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
     wanted = [c for c in table.columns if every or c.name.casefold() in named] or list(table.columns[:1])
     fields = {f.name: f for f in relation.fields}
     items = tuple(Item(c.name, field_of(c.name), fields[c.name].type, fields[c.name].nullable) for c in wanted)
-    node, given = relation.node, conditions_of(table, name, query) if connector(table.connector).scans else []
+    node, given = relation.node, conditions_of(table, name, query) if is_scanned(table) else []
     if given:
         node = Filter(node, conjunction(given))
     plan = optimize(Output(Project(node, items), tuple(c.name for c in wanted)), RULES)

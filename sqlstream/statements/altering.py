@@ -11,7 +11,6 @@ from sqlstream import connectors
 from sqlstream.catalog import Catalog, Path, full_name
 from sqlstream.catalogs.declaring import declared_table
 from sqlstream.catalogs.store import Bound, Stored
-from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.options import find
@@ -52,8 +51,9 @@ class AlterTable(Definition[nodes.AlterTable]):
         after = self.define(statement, execution.workspace, execution.text)
         if after is not None:
             for table in before:
-                if table.name != after.name:
-                    connector(table.connector).rename(execution.runner.folders.root, table, after)
+                kind = connectors.connector(table.connector)
+                if isinstance(kind, connectors.SessionTable) and table.name != after.name:
+                    kind.rename(execution.runner.folders.root, table, after)
             change_partitions(statement, after)
         return OK
 
@@ -204,7 +204,8 @@ def _without_options(change: nodes.ResetOptions, table: nodes.CreateTable) -> no
 def _may_have(table: nodes.CreateTable, key: str) -> bool:
     """Whether the option has its default, which RESET leaves as it is."""
     name = next((o.value for o in table.options if o.key == "connector"), "")
-    return name in connectors.NAMES and find(connector(name).known_options, key) is not None
+    kind = connectors.find_connector(name)
+    return kind is not None and find(kind.known_options, key) is not None
 
 
 def _with_elements(change: nodes.AddElements, table: nodes.CreateTable) -> nodes.CreateTable:

@@ -21,7 +21,7 @@ from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.qualifying import qualified
 from sqlstream.catalogs.statements_of import create_table as declaring_statement
 from sqlstream.catalogs.store import Bound, Stored
-from sqlstream.connectors import connector
+from sqlstream.connectors import SessionTable, connector
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, to_sql
@@ -91,7 +91,9 @@ def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
 
 def remove_rows(table: Table, execution: Execution) -> None:
     """Remove what the session stores for a table that is dropped or replaced."""
-    connector(table.connector).drop(execution.runner.folders.root, table)
+    kind = connector(table.connector)
+    if isinstance(kind, SessionTable):
+        kind.drop(execution.runner.folders.root, table)
 
 
 def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Stored]:

@@ -21,7 +21,8 @@ from sqlstream.planner.binder.hints import without_effect
 from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of, to_json
 from sqlstream.planner.explain.html import html_page
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
@@ -37,6 +38,7 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
+
 
 # --- EXPLAIN --------------------------------------------------------------------------------------------------
 

@@ -10,14 +10,13 @@ from sqlglot import exp
 
 from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, TruncatableTable, connector
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.partitions import partitions_of, without_partition
 from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
@@ -56,7 +55,7 @@ class SelectStatement(StatementType[nodes.Query]):
             return Query(run, columns, _time_zone(execution))
         assert isinstance(plan, Output)
         job = execution.runner.start(plan, workspace, to_sql(statement))
-        updating = changelog_mode(plan) != APPEND_ONLY
+        updating = plan.changelog_mode != APPEND_ONLY
         return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
 
     def starts_job(self, statement: nodes.Query) -> bool:
@@ -153,9 +152,9 @@ def _time_zone(execution: Execution) -> str:
 def _truncate(table: Table | None, execution: Execution) -> None:
     if table is None:
         return
-    truncate = connector(table.connector).truncate
-    assert truncate is not None, table.connector
-    truncate(execution.runner.folders.root, table)
+    kind = connector(table.connector)
+    assert isinstance(kind, TruncatableTable), table.connector
+    kind.truncate(execution.runner.folders.root, table)
 
 
 def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
@@ -165,7 +164,7 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     if table.materialized:
         message = f'"{table.name}" is a materialized view, whose rows its own job alone removes'
         raise BindError(NOT_REPLACED, message, name.span, hint="DROP MATERIALIZED VIEW removes it.")
-    if connector(table.connector).truncate is None:
+    if not isinstance(connector(table.connector), TruncatableTable):
         message = f'rows of table "{table.name}" are not removed: connector "{table.connector}" does not do that'
         raise BindError(
             NOT_REPLACED, message, name.span, hint=f"{words} takes tables of filesystem, memory and blackhole."
@@ -202,7 +201,7 @@ def _with_other_partitions(statement: nodes.Insert, table: Table, catalog: Catal
         hint = f"Give {', '.join(missing)} a value, too, or overwrite the table with the rows of all partitions."
         raise UnsupportedError(_PARTITION, message, statement.partition[0].span, hint=hint)
     kind = connector(table.connector)
-    if not kind.is_source or any(kind.ready(table, {})):
+    if not isinstance(kind, Source) or any(kind.ready(table, {})):
         return statement
     new = without_partition(statement, catalog)
     names = [name.casefold() for name in new.columns]

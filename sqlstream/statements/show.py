@@ -16,8 +16,8 @@ from sqlstream.planner.binder import CORE_MODULE
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.durations import as_interval
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions.kinds import callable_functions
-from sqlstream.planner.nodes import Schema
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
 from sqlstream.statements.definitions import (
@@ -186,8 +186,8 @@ _CONNECTOR = ("connector name", "source", "sink", "lookup", "description")
 
 
 def _connectors() -> list[_Line]:
-    all_connectors = [connectors.connector(name) for name in connectors.NAMES]
-    return [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in all_connectors]
+    roles = (connectors.Source, connectors.Sink, connectors.LookupTable)
+    return [(c.name, *(_yes(isinstance(c, role)) for role in roles), c.doc) for c in connectors.installed()]
 
 
 def _yes(answer: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors import Environment
+from sqlstream.connectors import Environment, sink_connector
 from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
@@ -24,12 +24,14 @@ from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.repartition import repartition
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Gear
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.lookup.sources.fed import WITHDRAWN
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlstream.session import Session
 
 RESULT = Table("query result", (), "test")
 """Stands for the sink of a query on its own."""
@@ -83,7 +84,9 @@ class SteppedRuntime(JobRuntime):
 class SteppedJob:
     """A plan in a directory of its own, and how many micro-batches were handed to it so far."""
 
-    def __init__(self, session: Session, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]) -> None:
+    def __init__(
+        self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
+    ) -> None:
         self._session = session
         self._traits = traits
         self._plan = traits.root
@@ -167,9 +170,9 @@ class SteppedJob:
         """To files that ``written`` reads, whatever the connectors of the tables are."""
         side = SideSinks(environment, self._plan)
         if isinstance(self._plan, StatementSet):
-            tables = [(table, test_connector.write_batches(environment, table)) for table in self._plan.tables]
+            tables = [(table, sink_connector("test").write_batches(environment, table)) for table in self._plan.tables]
             return side.beside_all(self._plan, tables)
-        return side.beside(test_connector.write_batches(environment, self._main.table))
+        return side.beside(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
         if self._query is not None:

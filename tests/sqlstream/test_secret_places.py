@@ -22,7 +22,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.jobs.identity.fingerprint import fingerprint, to_text
 from sqlstream.jobs.lifecycle.options import description_of
 from sqlstream.planner.explain import formats_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.results import Rows
 from sqlstream.secrets import is_known, shown_value
@@ -313,7 +313,7 @@ def test_what_is_harmless_is_shown(connector: str, options: dict[str, str], sess
 SECRET_OPTIONS = {"auth.password", "auth.token", "auth.username", "headers.#", "password", "properties.#"}
 
 
-@pytest.mark.parametrize("name", connectors.NAMES)
+@pytest.mark.parametrize("name", connectors.names())
 def test_each_option_is_known_to_be_harmless_or_secret(name: str):
     """A new option is a secret until ``sqlstream.secrets.options`` lists it."""
     options = connectors.connector(name).known_options

@@ -3,18 +3,22 @@
 Nothing here needs Spark. ``sqlstream.batch`` makes the tables known to Spark and runs the query.
 """
 
-from sqlstream.planner.batch.decision import Way, batch_features, chosen_way
+from sqlstream.planner.batch.decision import Way, chosen_way
 from sqlstream.planner.batch.inputs import Input, Resolved, conditions_of, resolve
 from sqlstream.planner.batch.spark_text import SparkText, spark_text
+from sqlstream.planner.batch.stream_gaps import ORDER, is_sorted, stream_gaps, with_first_row
 
 __all__ = [
+    "ORDER",
     "Input",
     "Resolved",
     "SparkText",
     "Way",
-    "batch_features",
     "chosen_way",
     "conditions_of",
+    "is_sorted",
     "resolve",
     "spark_text",
+    "stream_gaps",
+    "with_first_row",
 ]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.grammar.carrier import table_function_of
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
@@ -22,11 +22,11 @@ from sqlstream.planner.binder.named_arguments import takes_names
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.quantified import spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.join_conditions import pair_condition
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
 from sqlstream.planner.rewriting import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.type_inference import Types, call_arguments
@@ -116,6 +116,28 @@ def stream_gaps(
     return frozenset(_Gaps(catalog, tables, is_source).of_query(query, _Queries(), None))
 
 
+def is_sorted(query: exp.Expr) -> bool:
+    """Whether a query, or one in it, is ordered or cut off."""
+    return any(is_ordered(part) or any(map(part.args.get, _SORTS)) for part in _ordered_parts(query))
+
+
+def with_first_row(query: exp.Expr) -> exp.Expr:
+    """The query with LIMIT 1 wherever a stream does not execute its order: with the same names and types."""
+    copy = query.copy()
+    for part in _ordered_parts(copy):
+        for key in _SORTS:
+            part.set(key, None)
+        limit, offset = part.args.get("limit"), part.args.get("offset")
+        if is_ordered(part) and (limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0)):
+            part.set("limit", exp.Limit(expression=exp.Literal.number(1)))
+            part.set("offset", None)
+    return copy
+
+
+def _ordered_parts(query: exp.Expr) -> list[exp.Expr]:
+    return [part for part in query.walk() if isinstance(part, exp.Query)]
+
+
 class _Gaps:
     def __init__(self, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]) -> None:
         self._catalog = catalog
@@ -124,7 +146,9 @@ class _Gaps:
 
     # --- queries ------------------------------------------------------------------------------------------------
 
-    def of_query(self, query: exp.Expr, queries: _Queries, around: _Scope | None, *, sorts: bool = True) -> Iterator[str]:
+    def of_query(
+        self, query: exp.Expr, queries: _Queries, around: _Scope | None, *, sorts: bool = True
+    ) -> Iterator[str]:
         """``sorts``: its ORDER BY and LIMIT have an effect."""
         given = query.args.get("with_")
         if given is not None:
@@ -410,7 +434,11 @@ class _Gaps:
     def _lateral(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
         select = join.this.this.unnest()
         kinds = ("", "CROSS", "INNER", "OUTER")
-        if join.text("side").upper() not in ("", "LEFT") or join.text("kind").upper() not in kinds or not _is_true(join):
+        if (
+            join.text("side").upper() not in ("", "LEFT")
+            or join.text("kind").upper() not in kinds
+            or not _is_true(join)
+        ):
             yield "LATERAL with a condition"
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
@@ -438,7 +466,9 @@ class _Gaps:
     ) -> Iterator[str]:
         """Of a subquery; ``is_set``: its rows are looked for; ``as_value``: it is no condition of its own."""
         plain = query
-        while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
+        while isinstance(plain, exp.Subquery) and not any(
+            v for k, v in plain.args.items() if k not in ("this", "alias")
+        ):
             plain = plain.this
         limit = plain.args.get("limit")
         unordered = is_set and plain.args.get("offset") is None

@@ -34,7 +34,9 @@ from sqlstream.types import UNKNOWN, DataType
 from sqlstream.udfs.joins.kinds import JoinKind
 
 ORDER = "an order or a number of rows"
-"""The gap that changes neither the columns of a query nor their types."""
+WHOLE_TABLE = "a table that a stream looks up only"
+WITH_SAME_NAMES = frozenset({ORDER, WHOLE_TABLE})
+"""Gaps that change neither the columns of a query nor their types."""
 
 _SORTS = ("sort", "distribute", "cluster")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -56,6 +58,17 @@ class _Source:
     def has(self, name: str) -> bool:
         return self.columns is None or self.find(name) is not None
 
+    def member(self, path: Sequence[str]) -> _Column | None:
+        """The member of a STRUCT that is named with its column, and maybe the table, before it."""
+        names = list(path[1:] if path[0].casefold() == self.name.casefold() else path)
+        column = self.find(names[0]) if names else None
+        for name in names[1:]:
+            if column is None:
+                return None
+            members = (_Column(m[0], m[1]) for m in column.type.args if isinstance(m, tuple))
+            column = next((m for m in members if m.name.casefold() == name.casefold()), None)
+        return column
+
     def find(self, name: str) -> _Column | None:
         named = (column for column in self.columns or () if column.name.casefold() == name.casefold())
         return next(named, None)
@@ -75,8 +88,8 @@ class _Scope:
             if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
                 return source  # also where the name of the table has a catalog and a database before it
         for source in self.sources:
-            is_qualified = len(parts) > 1 and source.name.casefold() == parts[0].casefold()
-            if source.has(parts[1]) if is_qualified else source.has(parts[0]):  # behind it fields of a STRUCT
+            path = parts[1:] if source.name.casefold() == parts[0].casefold() else parts
+            if source.has(path[0]) if len(path) == 1 else source.find(path[0]) is not None:  # else a member of a STRUCT
                 return source
         return None
 
@@ -94,11 +107,14 @@ class _Scope:
         return bool(self.level(column))
 
     def column(self, expression: exp.Expr) -> _Column | None:
-        """The column that an expression is, where it is one of this scope."""
+        """The column that an expression is, or the member of a STRUCT in one, where it is of this scope."""
         if not isinstance(expression, exp.Column):
             return None
         source = self.owner(expression)
-        return source.find(expression.name) if source is not None else None
+        if source is None:
+            return None
+        column = source.find(expression.name)
+        return column if column is not None else source.member([part.name for part in expression.parts])
 
 
 class _Queries(dict[str, Sequence[_Column] | None]):
@@ -180,10 +196,8 @@ class _Gaps:
         if not is_ordered(query):
             return
         order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
-        if limit is None:
-            if offset is not None or order is None or not self._is_in_time(query, order, queries, around):
-                yield ORDER
-        if not is_row_count(limit, 1) or not is_row_count(offset, 0):
+        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):
             yield from (gap for by in order.expressions for gap in self._expression(by.this, _Scope(around), queries))
@@ -266,22 +280,25 @@ class _Gaps:
             case exp.Query():
                 yield from self._subquery(node, scope, queries, as_value=True)
                 return
-            case exp.Window():
-                if any(has_subquery(child) for child in node.iter_expressions()):
-                    yield "a subquery of OVER"
-            case exp.Kwarg() if not self._is_named_argument(node):
-                yield "a named argument"
+        yield from self._operator(node)
+        for child in node.iter_expressions():
+            yield from self._expression(child, scope, queries)
+
+    def _operator(self, node: exp.Expr) -> Iterator[str]:
+        """Of an expression without those in it."""
+        match node:
+            case exp.Window() if any(has_subquery(child) for child in node.iter_expressions()):
+                yield "a subquery of OVER"
+            case exp.Func() if aggregate_name(node, self._catalog) is not None and _windows(node):
+                yield "OVER in an aggregate"
+            case exp.Kwarg(parent=exp.Expr() as call):
+                is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
+                if not is_of_user and not takes_names(call):
+                    yield "a named argument"
             case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
                 yield "ANY or ALL of an array"
             case exp.Anonymous() if node.name.upper() == "ALL":
                 yield "ANY or ALL of an array"
-        for child in node.iter_expressions():
-            yield from self._expression(child, scope, queries)
-
-    def _is_named_argument(self, argument: exp.Expr) -> bool:
-        call = argument.parent
-        is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
-        return is_of_user or (call is not None and takes_names(call))
 
     # --- OVER ---------------------------------------------------------------------------------------------------
 
@@ -289,32 +306,31 @@ class _Gaps:
         spec, call = _specification(window, select), window.this
         called = spark_name(call) or type(call).__name__.lower()
         order, frame = spec.args.get("order"), spec.args.get("spec")
-        first = order.expressions[0] if order is not None else None
-        named = scope.column(first.this) if first is not None else None
-        time = named.time if named is not None else None
-        descends = first is not None and bool(first.args.get("desc"))
         if called in NUMBERS and not call_arguments(call):
             if order is None:
                 yield "numbers of rows without an order"
             return
-        if time is TimeDomain.PROCESSING and descends:
+        first = order.expressions[0] if order is not None else None
+        named = scope.column(first.this) if first is not None else None
+        time = named.time if named is not None else None
+        ascends = first is not None and not first.args.get("desc")
+        if time is TimeDomain.PROCESSING and not ascends:
             yield "OVER in the reverse order of processing time"
-        ignores = isinstance(call, exp.IgnoreNulls | exp.RespectNulls)
-        if aggregate_name(call, self._catalog) is not None:
-            if called in flink_names.AGGREGATE:
-                yield f"{called.upper()} with OVER"
-        elif called not in NUMBERS | SHIFTS | {NTH} or ignores:
-            if ignores or kind_of(called) is SparkFunctionKind.WINDOW:
-                yield f"{called.upper()} with OVER"
-            return
-        if frame is None:
-            starts_unbounded = True
-        else:
-            if str(frame.args.get("kind")).upper() not in ("ROWS", "RANGE") or frame.args.get("exclude"):
-                yield "a frame of groups"
-            starts_unbounded = str(frame.args.get("start")).upper() == "UNBOUNDED"
-        if called == NTH and starts_unbounded and time is not None and not descends and not _is_endless(frame):
+        if self._is_refused_over(call, called):
+            yield f"{called.upper()} with OVER"
+        if frame is not None and (_word(frame, "kind") not in ("ROWS", "RANGE") or frame.args.get("exclude")):
+            yield "a frame of groups"
+        of_all_before = frame is None or (_word(frame, "start") == "UNBOUNDED" and not _is_endless(frame))
+        if called == NTH and of_all_before and time is not None and ascends:
             yield "NTH_VALUE of all rows before"
+
+    def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
+        """Whether a function is not executed over a frame."""
+        if aggregate_name(call, self._catalog) is not None:
+            return called in flink_names.AGGREGATE
+        return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
+            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is SparkFunctionKind.WINDOW
+        )
 
     # --- FROM ---------------------------------------------------------------------------------------------------
 
@@ -328,21 +344,15 @@ class _Gaps:
             if isinstance(step, exp.Join):
                 yield from self._join(step, seen, queries)
                 seen = _Scope(seen.around, [*seen.sources, *self._sources(step.this, queries, seen)])
-            else:  # LATERAL VIEW
-                yield from self._expression(step.this, scope, queries)
+            elif has_subquery(step.this):  # of LATERAL VIEW
+                yield "a subquery of UNNEST"
 
     def _source(
         self, source: exp.Expr, queries: _Queries, around: _Scope | None, *, is_first: bool = False
     ) -> Iterator[str]:
         match source:
-            case exp.Table() if table_function_of(source) is not None:
-                return
             case exp.Table():
-                if not isinstance(source.this, exp.Identifier):
-                    yield "a function without a table before it"
-                table = self._tables.get(source.name)
-                if table is not None and (table.option("role") == "lookup" or not self._is_source(table)):
-                    yield "a table that is looked up"
+                yield from self._table(source)
             case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
                 joined = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first.copy()))
                 yield from self.of_query(joined, queries, around)
@@ -352,11 +362,25 @@ class _Gaps:
                 yield from self._values(source)
             case exp.Unnest() | exp.Lateral() if is_first:
                 yield "UNNEST without a table before it"
+        yield from self._sample(source)
+
+    def _sample(self, source: exp.Expr) -> Iterator[str]:
         sample = source.args.get("sample")
-        if sample is not None and (sample.args.get("percent") is None or sample.args.get("seed") is not None):
-            yield "a sample of a number of rows, or one that comes again"
-        if sample is not None and isinstance(source, exp.Subquery) and self._changes(source.this):
+        if sample is None:
+            return
+        if sample.args.get("percent") is None or sample.args.get("seed") is not None:
+            yield "a sample of a number of rows, or one that is the same each time"
+        elif isinstance(source, exp.Subquery) and self._changes(source.this):
             yield "a sample of rows that change"
+
+    def _table(self, source: exp.Table) -> Iterator[str]:
+        if table_function_of(source) is None and not isinstance(source.this, exp.Identifier):
+            yield "a function without a table before it"
+        table = self._tables.get(source.name)
+        if table is not None and table.option("role") == "lookup":
+            yield "a table that is declared for lookups"
+        elif table is not None and not self._is_source(table):
+            yield WHOLE_TABLE
 
     def _changes(self, query: exp.Expr) -> bool:
         """Whether a query may update or delete rows that it has given."""
@@ -385,7 +409,8 @@ class _Gaps:
                 side, kind = join.text("side").upper(), join.text("kind").upper()
                 if side not in ("", "LEFT") or kind not in ("", "CROSS", "INNER", "OUTER") or not _is_true(join):
                     yield "UNNEST with a condition"
-                yield from self._expression(right, left, queries)
+                if has_subquery(right):
+                    yield "a subquery of UNNEST"
                 return
             case exp.Table() | exp.Subquery() | exp.Values():
                 yield from self._source(right, queries, left.around)
@@ -394,27 +419,28 @@ class _Gaps:
                 return
         if right.args.get("pivots") and (join.args.get("on") is not None or join.args.get("using")):
             yield "PIVOT of a joined table"
-        both = _Scope(left.around, [*left.sources, *self._sources(right, queries, left)])
-        on = join.args.get("on")
-        if is_asof(join):
-            if on is not None and not self._decided(on, left, both):
-                yield "a condition of rows of both sides"
-            return
-        method, kind_words = join.text("method").upper(), (join.text("side").upper(), join.text("kind").upper())
-        kind = JOIN_KINDS.get(kind_words)
-        if method not in ("", "NATURAL") or kind is None:
+        kind = JOIN_KINDS.get((join.text("side").upper(), join.text("kind").upper()))
+        if not is_asof(join) and (join.text("method").upper() not in ("", "NATURAL") or kind is None):
             yield "a join of this kind"
-        elif on is not None:
-            yield from self._conditions(on, both, queries)
-            if kind is not JoinKind.INNER and not has_subquery(on) and not self._decided(on, left, both):
-                yield "a condition of rows of both sides"
+        on = join.args.get("on")
+        if on is None:
+            return
+        both = _Scope(left.around, [*left.sources, *self._sources(right, queries, left)])
+        yield from self._conditions(on, both, queries)
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
+            yield "a condition of rows of both sides"
 
-    def _decided(self, on: exp.Expr, left: _Scope, both: _Scope) -> bool:
-        """Whether a condition compares values that each read one side of a join."""
+    def _decided(self, on: exp.Expr, left: _Scope, both: _Scope, kind: JoinKind | None) -> bool:
+        """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
+
+        True also where it names a column that does not exist, which the binder reports.
+        """
         sides: tuple[list[Field], list[Field]] = ([], [])
+        if any(both.owner(column) is None for column in _columns(on)):
+            return True
 
         def named(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column):
+            if not isinstance(node, exp.Column) or both.owner(node) is None:
                 return node
             is_left = left.owner(node) is not None
             column = both.column(node)
@@ -423,12 +449,19 @@ class _Gaps:
             return exp.column(name)
 
         condition = on.copy().transform(named)
-        rest = [c for c in conjuncts(condition) if not isinstance(c.unnest(), exp.Boolean)]
-        try:
-            for one in rest:
+        names = [{side.name for side in fields} for fields in sides]
+        for one in conjuncts(condition):
+            if isinstance(one.unnest(), exp.Boolean):
+                continue
+            if has_subquery(one):  # which is joined to the one side that the condition reads
+                read = {column.name for column in one.find_all(exp.Column)}
+                if read & names[0] and read & names[1] and kind is not JoinKind.SEMI:
+                    return False
+                continue
+            try:
                 pair_condition(node_of(one), tuple(sides[0]), tuple(sides[1]), self._catalog.function)
-        except BindError:
-            return False
+            except BindError:
+                return False
         return True
 
     def _lateral(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
@@ -486,7 +519,7 @@ class _Gaps:
         self, select: exp.Select, around: _Scope, queries: _Queries, is_set: bool, as_value: bool, simple: bool
     ) -> Iterator[str]:
         """Of columns of the query right around a subquery: its WHERE may compare them, most of all by equalities."""
-        inside = self._scope(select, queries, around)
+        inside = self._scope(select, self._with(select, queries, around), around)
         conditions = [condition for where in _parts(select, "where") for condition in conjuncts(where)]
         reading = [c for c in conditions if any(map(inside.is_outer, _columns(c)))]
         others = [child for child in select.iter_expressions() if child.arg_key not in ("where", "with_")]
@@ -631,12 +664,12 @@ def _specification(window: exp.Expr, select: exp.Select) -> exp.Expr:
     return next(defined, window)
 
 
-def _is_endless(frame: exp.Expr | None) -> bool:
-    return (
-        frame is not None
-        and str(frame.args.get("end")).upper() == "UNBOUNDED"
-        and str(frame.args.get("end_side")).upper() == "FOLLOWING"
-    )
+def _word(node: exp.Expr, key: str) -> str:
+    return str(node.args.get(key)).upper()
+
+
+def _is_endless(frame: exp.Expr) -> bool:
+    return (_word(frame, "end"), _word(frame, "end_side")) == ("UNBOUNDED", "FOLLOWING")
 
 
 def _is_true(join: exp.Join) -> bool:

@@ -23,7 +23,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import (
-    ORDER,
+    WITH_SAME_NAMES,
     Input,
     Resolved,
     Way,
@@ -150,12 +150,12 @@ def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
 def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
     """Whether no stream executes the statement: a part of its query, or its changes that the table does not take.
 
-    SqlStreamError with what is wrong with the rest of a query that is only sorted or cut off.
+    SqlStreamError with what is wrong with the rest of a query of which only the order or the number of rows is no stream's.
     """
     tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
     gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
-    if gaps == {ORDER} and not any(is_sorted(view.query) for view in examined.resolved.views):
-        plan_of(replace(statement, query=with_first_row(statement.query)), workspace)
+    if gaps and gaps <= WITH_SAME_NAMES and not any(is_sorted(view.query) for view in examined.resolved.views):
+        unchecked_plan(replace(statement, query=with_first_row(statement.query)), workspace)
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)

@@ -110,6 +110,7 @@ NOT_RUN = {
 
 RUN = {
     ("README.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
+    ("docs/connectors_of_your_own.md", ""): "tests/sqlstream/connectors/test_connectors_of_your_own.py",
     ("docs/planner.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
     ("docs/planner.md", "sqlstream explain"): "tests/sqlstream/analysis/test_examples.py",
     ("docs/dbapi.md", "from sqlstream"): "tests/sqlstream/alchemy/test_documentation.py",

@@ -23,7 +23,7 @@ from sqlstream.planner.properties import ArrivalOrder, arrival_order, changelog_
 from sqlstream.planner.rewriting import columns_of, over
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sqlstream.planner.joining import Equality
 from sqlstream.planner.nodes import Filter, Node
 from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
 from sqlstream.planner.rewriting import conjunction, conjuncts
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 NO_VERSIONS = "SS655"
 NO_KEY = "SS656"

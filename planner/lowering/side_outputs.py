@@ -26,8 +26,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_f
 from sqlstream.planner.physical.clocks import stateful_nodes
 from sqlstream.planner.properties import dead_letter_tables
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
-from sqlstream.udfs.spark.batches import Batches
-from sqlstream.udfs.spark.side_rows import SideRows
+from sqlstream.udfs.spark.batches import Batches, SideRows
 
 
 def main_rows(rows: DataFrame) -> DataFrame:

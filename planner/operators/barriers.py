@@ -24,7 +24,7 @@ from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import WindowInfo, keeps_state, uses_processing_time, window_of
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers import MOST_HELD
 
 
 @dataclass(frozen=True)

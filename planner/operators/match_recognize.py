@@ -36,8 +36,7 @@ from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import passes
 from sqlstream.planner.rules.remove_unused_time import needed_below, without_unused
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip
+from sqlstream.udfs.match.automaton import Automaton, Skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.remove_unused_time import needed_below
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 Names = frozenset[str]
 

@@ -30,7 +30,7 @@ from sqlstream.planner.rewriting import over
 from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
 from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
 from sqlstream.planner.rules.remove_unused_time import needed_below
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 
 @dataclass(frozen=True)

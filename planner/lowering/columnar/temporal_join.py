@@ -11,7 +11,7 @@ from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.present import PresentJoinKernel
 from sqlstream.udfs.joins.temporal import TIME, TemporalJoinKernel
 

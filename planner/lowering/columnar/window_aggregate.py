@@ -28,7 +28,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_m
 from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.handover import Handed
+from sqlstream.udfs.exchange import Handed
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 

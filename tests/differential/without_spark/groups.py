@@ -22,8 +22,7 @@ from sqlstream.planner.physical.steps import Step
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START

@@ -14,8 +14,8 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.physical.state_facts import state_facts
 from sqlstream.planner.properties import unique_keys, uses_processing_time
-from sqlstream.udfs.changes.set_kinds import SetKind
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.changes import SetKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.spark.watermark import Watermark
 from tests.planner.plans import physical
 from tests.streams import in_order, item, scan, sql, table, timed

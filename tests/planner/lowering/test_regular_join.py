@@ -14,7 +14,7 @@ from sqlstream.planner.lowering.columnar.join_inputs import with_hash
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.physical.state_facts import state_facts
 from sqlstream.planner.properties import uses_processing_time
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from tests.streams import in_order, scan, sql, table
 

@@ -21,8 +21,9 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.subqueries import Subqueries
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
 from sqlstream.planner.binder.top_n import check_order
-from sqlstream.planner.naming import Names, extended, field_of
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import extended
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.rewriting import node_of

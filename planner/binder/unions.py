@@ -14,7 +14,7 @@ from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.types import DataType
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 Branch = tuple[Relation, exp.Expr]
 

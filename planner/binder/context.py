@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
+from sqlstream.planner.binder.settings import DEFAULT_SETTINGS, BinderSettings
 from sqlstream.planner.catalog import Catalog, View
 from sqlstream.planner.nodes import Field, Node
 
@@ -50,7 +50,7 @@ class Context:
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     problems: dict[Diagnostic, None] = field(default_factory=dict)
-    settings: EmitSettings = DEFAULT_EMIT
+    settings: BinderSettings = DEFAULT_SETTINGS
     ttl_of: Callable[[str], int] = _for_ever
     around: Callable[[exp.Column], bool] = _nothing
     twice: int = 0

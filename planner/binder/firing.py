@@ -11,7 +11,7 @@ from sqlstream.planner import firing
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.evicting import bind_eviction
 from sqlstream.planner.binder.late_data import bind_late_data
-from sqlstream.planner.binder.settings import EmitSettings
+from sqlstream.planner.binder.settings import BinderSettings
 from sqlstream.planner.binder.triggers import COUNTED, Fired, bind_trigger, positive_ms
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
@@ -109,7 +109,7 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
 
 def _of_settings(fired: Fired) -> Firing:
     """As in Flink, what the settings let fire again retracts its results. What a clause allows does not."""
-    settings: EmitSettings = fired.context.settings
+    settings: BinderSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
         return Firing()
     early, late = (_pulse_of(ms) for ms in (settings.early_ms, settings.late_ms))
@@ -168,7 +168,7 @@ def _check_late_pulse(bound_firing: Firing, clauses: StreamClauses) -> None:
 
 def _check_late_settings(bound_firing: Firing, fired: Fired) -> None:
     """As in Flink, late firings need late rows, and time to come."""
-    settings: EmitSettings = fired.context.settings
+    settings: BinderSettings = fired.context.settings
     if settings.late_ms is None or fired.clock or isinstance(fired.window, COUNTED):
         return
     hint = "SET 'table.exec.emit.allow-lateness' = '1 min', or write LATE DATA ALLOW."

@@ -8,20 +8,20 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.nodes import Insert as InsertStatement
 from sqlstream.planner.binder.context import Relation, bind_error
 from sqlstream.planner.binder.respelling import cut_to
-from sqlstream.planner.binder.settings import EmitSettings
-from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.binder.settings import BinderSettings
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Project
 from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.type_inference import cast
 from sqlstream.types import DataType
 
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 def insert_into(
-    table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: EmitSettings
+    table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
     """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS216."""
     targets = _targets(table, names, statement)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.spans import mark_as
+from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
@@ -16,7 +17,8 @@ from sqlstream.planner.naming import Names, extended, field_of, passed
 from sqlstream.planner.nodes import Item, Node, Project
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.rewriting import columns_of, conjunction, is_repeatable, node_of
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import Types, cast
 from sqlstream.udfs.joins.kinds import JoinKind
 
 
@@ -141,6 +143,33 @@ def _is_true(condition: exp.Expression) -> bool:
 
 
 # --- USING ----------------------------------------------------------------------------------------------------
+
+
+Columns = tuple[Visible, ...]
+
+
+def joined_using(names: list[exp.Expr], left: Columns, right: Columns) -> tuple[list[exp.Expression], Columns]:
+    """The equalities of USING, and the columns of both sides, of which theirs come first and are not ambiguous."""
+    conditions: list[exp.Expression] = []
+    merged: list[Visible] = []
+    for name in names:
+        ours, theirs = _named(name, left, "left side"), _named(name, right, f'table "{right[0].table}"')
+        condition = exp.EQ(this=field_of(ours.field), expression=field_of(theirs.field))
+        mark_as(condition, name)
+        conditions.append(condition)
+        merged.append(ours)
+        right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)
+    return conditions, (*merged, *(v for v in left if v not in merged), *right)
+
+
+def _named(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:
+    matching = [v for v in columns if v.matches(name.name, None)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise bind_error("SS204", f'column "{name.name}" of USING is ambiguous', name, "Write the condition with ON.")
+    hint = did_you_mean(name.name, [v.name for v in columns], "columns")
+    raise bind_error("SS201", f'column "{name.name}" of USING does not exist in the {side}', name, hint)
 
 
 def with_one_of_each(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:

@@ -23,11 +23,11 @@ from sqlstream.planner.binder.join_sides import (
     Sides,
     apart_from,
     decided_on_pairs,
+    joined_using,
     parts_of,
     scope_of_both,
     with_one_of_each,
 )
-from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.window_joins import window_join, with_one_window

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream.grammar.spans import mark_as
-from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.scope import Visible
-from sqlstream.planner.binder.unions import cast
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.binder.context import Context
 from sqlstream.planner.nodes import Field, Item
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import columns_of, is_repeatable, node_of
-from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import DataType
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -128,33 +123,3 @@ def _decides(value: DataType, column: DataType) -> bool:
     if value.is_numeric and column.is_numeric:
         return _widens(value, column) or (value.name in _INTEGERS and column.name in (*_INTEGERS, "DECIMAL"))
     return not (value.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and column.name == "DATE")
-
-
-# --- USING ----------------------------------------------------------------------------------------------------
-
-
-Columns = tuple[Visible, ...]
-
-
-def joined_using(names: list[exp.Expr], left: Columns, right: Columns) -> tuple[list[exp.Expression], Columns]:
-    """The equalities of USING, and the columns of both sides, of which theirs come first and are not ambiguous."""
-    conditions: list[exp.Expression] = []
-    merged: list[Visible] = []
-    for name in names:
-        ours, theirs = _named(name, left, "left side"), _named(name, right, f'table "{right[0].table}"')
-        condition = exp.EQ(this=field_of(ours.field), expression=field_of(theirs.field))
-        mark_as(condition, name)
-        conditions.append(condition)
-        merged.append(ours)
-        right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)
-    return conditions, (*merged, *(v for v in left if v not in merged), *right)
-
-
-def _named(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:
-    matching = [v for v in columns if v.matches(name.name, None)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise bind_error("SS204", f'column "{name.name}" of USING is ambiguous', name, "Write the condition with ON.")
-    hint = did_you_mean(name.name, [v.name for v in columns], "columns")
-    raise bind_error("SS201", f'column "{name.name}" of USING does not exist in the {side}', name, hint)

@@ -9,15 +9,15 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.lookup_hints import LookupHints
+from sqlstream.planner.binder.lookup_options import chosen_options
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import with_time_to_live
-from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Field, Item
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import counted
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import DataType
 
 
@@ -37,7 +37,7 @@ def lookup_call(
     if not call.expressions:
         message = f'function "{function.name}" is looked up by its arguments, and has none'
         raise bind_error("SS252", message, call, "Call it with a column of the table before it.")
-    chosen = hints.options(source, scope, context, asynchronous=True)
+    chosen = chosen_options(source, hints, scope, context, asynchronous=True)
     keys = _keys(call, function, scope, context)
     context.stop_if_wrong()
     read = tuple(Field(name, kind) for name, kind in _members(function))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -11,11 +11,8 @@ from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.hints import check_tables, is_taken
-from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
-from sqlstream.planner.binder.lookup_options import Chosen, bind_options
-from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.lookup_hint_options import pairs_of
 from sqlstream.planner.binder.state_ttl import is_state_ttl
-from sqlstream.udfs.lookup.options import Order
 
 _NO_TABLE = "Write the alias that the table has in FROM."
 
@@ -27,21 +24,8 @@ class LookupHints:
     hints: dict[str, exp.Expr] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
-    def options(self, right: exp.Expr, scope: Scope, context: Context, asynchronous: bool = False) -> Chosen:
-        """What clause or hint say of the lookup of ``right``; without either it is ``asynchronous`` or not."""
-        clause, hint = table_clauses_of(right).lookup, self._take(right)
-        if clause is not None and hint is not None:
-            message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
-            context.wrong("SS257", message, hint, "Keep one of the two.")
-        if clause is not None:
-            return bind_options(clause, scope, context)
-        if hint is not None:
-            return Chosen(hinted(Options(pairs_of(hint, context), hint, context)))
-        if asynchronous:
-            return Chosen(context.settings.lookup)
-        return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
-
-    def _take(self, right: exp.Expr) -> exp.Expr | None:
+    def take(self, right: exp.Expr) -> exp.Expr | None:
+        """The hint that names the table ``right`` by its alias or its name, marked as used."""
         names = [right.alias_or_name, right.name]
         hinted = next((n.casefold() for n in names if n.casefold() in self.hints), None)
         if hinted is None:
@@ -50,7 +34,7 @@ class LookupHints:
         return self.hints[hinted]
 
     def finish(self, context: Context) -> None:
-        """SS257 for each hint whose table nobody looked up."""
+        """Report SS257 for each hint whose table no lookup join reads."""
         for name, hint in self.hints.items():
             if name not in self.used:
                 message = f'the LOOKUP hint names "{name}", which is no lookup join of this SELECT'

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.grammar import nodes as syntax
+from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.failed_rows import failed_rows
+from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
+from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import interval_ms
@@ -23,6 +26,24 @@ class Chosen:
 
     options: LookupOptions
     failed: FailedRows | None = None
+
+
+def chosen_options(
+    right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
+) -> Chosen:
+    """The options that LOOKUP ASYNC or a LOOKUP hint give the lookup of ``right``; without either, those of the session
+    for a lookup that is ``asynchronous`` or not. SS257 where both are written."""
+    clause, hint = table_clauses_of(right).lookup, hints.take(right)
+    if clause is not None and hint is not None:
+        message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
+        context.wrong("SS257", message, hint, "Keep one of the two.")
+    if clause is not None:
+        return bind_options(clause, scope, context)
+    if hint is not None:
+        return Chosen(hinted(Options(pairs_of(hint, context), hint, context)))
+    if asynchronous:
+        return Chosen(context.settings.lookup)
+    return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
 
 
 def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:

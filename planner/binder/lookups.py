@@ -12,8 +12,10 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import optioned
-from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
+from sqlstream.planner.binder.join_sides import joined_using
+from sqlstream.planner.binder.lookup_conditions import Split, split
 from sqlstream.planner.binder.lookup_hints import LookupHints
+from sqlstream.planner.binder.lookup_options import chosen_options
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import with_time_to_live
 from sqlstream.planner.binder.table_lookups import with_options_of
@@ -38,7 +40,7 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
     table = _table(right, context)
-    chosen = with_options_of(table, hints.options(right, scope, context))
+    chosen = with_options_of(table, chosen_options(right, hints, scope, context))
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)

@@ -11,7 +11,7 @@ from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 
 @dataclass(frozen=True)
-class EmitSettings:
+class BinderSettings:
     """Flink's ``table.exec.emit.*``, for windows whose query does not say when they fire.
 
     ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
@@ -45,4 +45,4 @@ class EmitSettings:
         return self.allow_ms or 0 if self.late_ms is not None else 0
 
 
-DEFAULT_EMIT = EmitSettings()
+DEFAULT_SETTINGS = BinderSettings()

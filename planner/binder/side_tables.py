@@ -10,11 +10,11 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.inserts import storable
-from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table, View
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import Field
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import cast
 
 
 @dataclass(frozen=True)

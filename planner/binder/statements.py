@@ -25,7 +25,7 @@ from sqlstream.planner.binder.inserts import insert_into
 from sqlstream.planner.binder.partitions import without_partition
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
-from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
+from sqlstream.planner.binder.settings import DEFAULT_SETTINGS, BinderSettings
 from sqlstream.planner.binder.tolerant_functions import functions_on_error
 from sqlstream.planner.binder.top_n import resolved
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
@@ -46,14 +46,14 @@ CORE_MODULE = "core"
 
 
 @with_room
-def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
+def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
     relation = _whole(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
 @with_room
-def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
+def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     target = _target(statement.target, catalog)
     table = optioned(target, statement.hint, catalog, settings.dynamic_options)
@@ -83,7 +83,7 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
 
 
 @with_room
-def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Node:
+def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Node:
     """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
     match statement:
         case Query():
@@ -98,7 +98,7 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSetting
 
 @with_room
 def bind_statement_set(
-    statements: StatementSet, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT
+    statements: StatementSet, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS
 ) -> StatementSetNode:
     """The plans of all inserts; the mistakes of all of them at once. SS327 where one waits for another clock."""
     plans: list[InsertNode] = []
@@ -123,7 +123,7 @@ def refuse_statement(statement: Statement) -> None:
             raise unsupported.refusal("module", statement.span, f'There is one module, "{CORE_MODULE}".')
 
 
-def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Relation:
+def _relation(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Relation:
     context = Context(catalog, settings=settings)
     try:
         relation = bind_relation(query, context)
@@ -137,7 +137,7 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
     return relation
 
 
-def _whole(query: exp.Expr, catalog: Catalog, settings: EmitSettings) -> Relation:
+def _whole(query: exp.Expr, catalog: Catalog, settings: BinderSettings) -> Relation:
     """A query that none stands above."""
     relation = _relation(query, catalog, settings)
     context = Context(catalog, settings=settings)

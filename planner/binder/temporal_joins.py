@@ -12,8 +12,14 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
-from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of, scope_of_both
-from sqlstream.planner.binder.lookup_conditions import joined_using
+from sqlstream.planner.binder.join_sides import (
+    Sides,
+    apart_from,
+    decided_on_pairs,
+    joined_using,
+    parts_of,
+    scope_of_both,
+)
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.versions import versions

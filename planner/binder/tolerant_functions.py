@@ -11,7 +11,7 @@ from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
 from sqlstream.planner.binder.dead_letters import dead_letter_table
-from sqlstream.planner.binder.settings import EmitSettings
+from sqlstream.planner.binder.settings import BinderSettings
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project
 from sqlstream.planner.operators.process_table import ProcessTable
@@ -26,7 +26,7 @@ _REACHED: dict[FunctionKind, tuple[type[Node], ...]] = {
 """Where calls of a function may fail for a row; process functions have a node of their own."""
 
 
-def functions_on_error(plan: Node, settings: EmitSettings, catalog: Catalog) -> OnError:
+def functions_on_error(plan: Node, settings: BinderSettings, catalog: Catalog) -> OnError:
     """What happens to rows for which a function of the plan raises an exception; FAIL where it calls none.
 
     BindError SS240, SS241 for the table of dead letters, SS244 for functions that the setting does not reach.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 from sqlglot import exp
 
@@ -44,70 +43,47 @@ class Fired:
         return self.domain is TimeDomain.PROCESSING
 
 
-@singledispatch
 def bind_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
-    """A trigger over the fields of the rows below the window; ``span`` that of the clause. BindError SS226."""
+    """The trigger over the fields of the rows below the window; ``span`` is that of the clause. BindError SS226."""
+    match trigger:
+        case syntax.Purging():
+            return firing.Purging(bind_trigger(trigger.inner, fired, span))
+        case syntax.Combined():
+            left, right = (bind_trigger(t, fired, span) for t in (trigger.left, trigger.right))
+            return firing.Combined(firing.Combinator[trigger.combinator.name], left, right)
+    return _single_trigger(trigger, fired, span)
+
+
+def _single_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
+    match trigger:
+        case syntax.EveryRows() | syntax.EveryInterval() | syntax.When():
+            return _pulse(trigger, fired, span, early=False)
+        case syntax.AfterWatermark():
+            return _after_watermark(trigger, fired, span)
+        case syntax.AfterProcessingTime():
+            return firing.AfterProcessingTime()
+        case syntax.AfterSilence():
+            return firing.AfterSilence(positive_ms(trigger.interval, "the interval of SILENCE", span))
+        case syntax.DeltaTrigger():
+            value = bind_number(trigger.value, "DELTA", fired.scope, fired.context)
+            threshold = constant_number(trigger.threshold, "DELTA", fired.scope, fired.context)
+            return firing.Delta(value, threshold, trigger.absolute)
+        case syntax.OnBarrier():
+            require_barriers(fired.scope.node, trigger.span)
+            return firing.OnBarrier()
+        case syntax.Never():
+            return firing.Never()
+        case syntax.UserTrigger():
+            return firing.UserTrigger(python_call(trigger.call, FunctionKind.TRIGGER, fired.scope, fired.context))
     raise TypeError(type(trigger).__name__)
 
 
-@bind_trigger.register(syntax.EveryRows)
-@bind_trigger.register(syntax.EveryInterval)
-@bind_trigger.register(syntax.When)
-def _(trigger: syntax.Pulse, fired: Fired, span: Span) -> Trigger:
-    return _pulse(trigger, fired, span, early=False)
-
-
-@bind_trigger.register
-def _(trigger: syntax.AfterWatermark, fired: Fired, span: Span) -> Trigger:
+def _after_watermark(trigger: syntax.AfterWatermark, fired: Fired, span: Span) -> firing.AfterWatermark:
     if fired.clock:
         hint = "Write AFTER PROCESSING TIME."
         raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
     early, late = (_pulse(p, fired, span, early=True) if p is not None else None for p in (trigger.early, trigger.late))
     return firing.AfterWatermark(early, late)
-
-
-@bind_trigger.register
-def _(trigger: syntax.AfterProcessingTime, fired: Fired, span: Span) -> Trigger:
-    return firing.AfterProcessingTime()
-
-
-@bind_trigger.register
-def _(trigger: syntax.DeltaTrigger, fired: Fired, span: Span) -> Trigger:
-    value = bind_number(trigger.value, "DELTA", fired.scope, fired.context)
-    threshold = constant_number(trigger.threshold, "DELTA", fired.scope, fired.context)
-    return firing.Delta(value, threshold, trigger.absolute)
-
-
-@bind_trigger.register
-def _(trigger: syntax.AfterSilence, fired: Fired, span: Span) -> Trigger:
-    return firing.AfterSilence(positive_ms(trigger.interval, "the interval of SILENCE", span))
-
-
-@bind_trigger.register
-def _(trigger: syntax.OnBarrier, fired: Fired, span: Span) -> Trigger:
-    require_barriers(fired.scope.node, trigger.span)
-    return firing.OnBarrier()
-
-
-@bind_trigger.register
-def _(trigger: syntax.Never, fired: Fired, span: Span) -> Trigger:
-    return firing.Never()
-
-
-@bind_trigger.register
-def _(trigger: syntax.UserTrigger, fired: Fired, span: Span) -> Trigger:
-    return firing.UserTrigger(python_call(trigger.call, FunctionKind.TRIGGER, fired.scope, fired.context))
-
-
-@bind_trigger.register
-def _(trigger: syntax.Purging, fired: Fired, span: Span) -> Trigger:
-    return firing.Purging(bind_trigger(trigger.inner, fired, span))
-
-
-@bind_trigger.register
-def _(trigger: syntax.Combined, fired: Fired, span: Span) -> Trigger:
-    left, right = (bind_trigger(t, fired, span) for t in (trigger.left, trigger.right))
-    return firing.Combined(firing.Combinator[trigger.combinator.name], left, right)
 
 
 def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:

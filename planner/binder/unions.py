@@ -12,7 +12,7 @@ from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.types import DataType
+from sqlstream.planner.type_inference import cast
 from sqlstream.udfs.changes.set_kinds import SetKind
 
 Branch = tuple[Relation, exp.Expr]
@@ -67,7 +67,3 @@ def _item(field: Field, wanted: Field) -> Item:
         expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
     )
     return Item(wanted.name, value, wanted.type, wanted.nullable, wanted.time)
-
-
-def cast(value: exp.Expression, kind: DataType) -> exp.Expression:
-    return exp.Cast(this=value, to=kind.to_sqlglot())

@@ -1,6 +1,6 @@
 """Names, types and legality: statements and queries of the grammar to plan nodes and catalog entries."""
 
-from sqlstream.planner.binder.settings import BinderSettings
+from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.binder.statements import (
     CORE_MODULE,
     bind_insert,

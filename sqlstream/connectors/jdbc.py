@@ -10,7 +10,7 @@ from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, r
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, WRONG_VALUE, Option, integer, one_of
-from sqlstream.planner.binder.table_lookups import (
+from sqlstream.planner.binder.lookups import (
     CACHE,
     MISSES,
     OLDER_MISSES,

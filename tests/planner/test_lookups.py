@@ -15,7 +15,7 @@ from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
 from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
-from sqlstream.planner.binder.settings import BinderSettings
+from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup

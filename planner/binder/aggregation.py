@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import EmitKind
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes

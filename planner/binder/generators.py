@@ -8,9 +8,9 @@ from functools import reduce
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import mark_as, span_of
+from sqlstream.grammar.trees import ARG
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name, check_arity

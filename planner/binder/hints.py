@@ -13,9 +13,9 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlstream.errors import BindError, Span, shortened
-from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync, Option, TableClauses, TableHint
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import table_clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Table

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream.grammar import nodes as syntax
-from sqlstream.grammar.carrier import ARG, table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG, table_clauses_of
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, clauses_of
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest

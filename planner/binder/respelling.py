@@ -11,8 +11,8 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
-from sqlstream.grammar.rounding import RoundedTime
 from sqlstream.grammar.spans import mark_as
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions import flink_names

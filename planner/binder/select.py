@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import (
     PANES,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.grammar.carrier import table_function_of
 from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
+from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition

@@ -15,7 +15,8 @@ from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import with_final_rows
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text

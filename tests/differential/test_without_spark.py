@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.planner.joining import Join
-from sqlstream.planner.nodes import Node, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Union
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.interval_join import IntervalJoin

@@ -22,7 +22,6 @@ from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import acts_by_clock
 from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
@@ -88,7 +87,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         step.number,
         plan.watermark_of(step),
         ticks=step.ticks,
-        chained_by_clock=acts_by_clock(node),
+        chained_by_clock=node.emits_ahead_of_clock,
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,

@@ -24,8 +24,8 @@ from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_i
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.lowering.windows import window_columns
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_marker
-from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.node import Link
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed
@@ -60,7 +60,7 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    operator = replace(operator, late_table=late_marker(node, step.number))
+    operator = replace(operator, late_table=node.late_marker(step.number))
     fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(_below(link)), fields_of, names, schema))

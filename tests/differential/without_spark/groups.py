@@ -19,7 +19,6 @@ from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
@@ -55,7 +54,7 @@ def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
         strategies = strategies_of(
             [c.call for c in calls], names, schema, updates=ROW_KIND in schema.names, living=living
         )
-        updates = changelog_mode(node) != APPEND_ONLY
+        updates = node.changelog_mode != APPEND_ONLY
         return GroupAggregateKernel(
             schema, names, strategies, tuple(c.call.name for c in calls), living, emits_kinds=updates
         )

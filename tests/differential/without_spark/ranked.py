@@ -11,7 +11,6 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
@@ -90,9 +89,9 @@ def _(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
     for below in step.inputs:
         rows = harness.rows(below)
         columns = [rows.column(i).cast(kind) for i, kind in enumerate(types)]
-        kinds = [ROW_KIND] if changelog_mode(below.node) != APPEND_ONLY else []
+        kinds = [ROW_KIND] if below.node.changelog_mode != APPEND_ONLY else []
         sides.append(pa.table([*columns, *([kinds_of(rows)] if kinds else [])], names=[*names, *kinds]))
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
 
     def kernel(*schemas: pa.Schema) -> Kernel:
         fields = pa.schema([schemas[0].field(name) for name in names])

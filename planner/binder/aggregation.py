@@ -21,25 +21,18 @@ from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.naming import Names, extended, field_name, field_of
-from sqlstream.planner.nodes import AssignTime, Filter, Item, Node, Project, Scan, Schema
+from sqlstream.planner.naming import Names, field_name, field_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import WindowInfo, window_of
+from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.rewriting import columns_of, node_of, over_children
 from sqlstream.planner.type_inference import Types
-from sqlstream.planner.windows import (
-    CLOSES_AT_ONCE,
-    DEFAULT_COLUMNS,
-    AlignedWindow,
-    Hop,
-    Tumble,
-    Window,
-    WindowColumns,
-    kind_of_window,
-)
+from sqlstream.planner.windows import CLOSES_AT_ONCE, DEFAULT_COLUMNS, AlignedWindow, Hop, Tumble, Window, WindowColumns
 from sqlstream.types import TIMESTAMP
 
 
@@ -83,7 +76,7 @@ def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Gro
 
 def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
     """Does GROUP BY name columns of the window that the input carries?"""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     return attached is not None and bool(names & {c for c in attached.columns if c})
 
@@ -196,7 +189,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
     """The window whose columns the input carries and GROUP BY names."""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     assert attached is not None
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     rest = _other_keys(grouping, {c for c in attached.columns if c}, context)
@@ -253,7 +246,7 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
     missing = [n for n, f in zip(WINDOW_COLUMNS[:2], attached.columns[:2], strict=True) if f not in grouped]
     if not missing:
         return
-    kind = kind_of_window(attached.window)
+    kind = attached.window.sql_name
     present = "window_end" if missing == ["window_start"] else "window_start"
     message = f"GROUP BY {present} without {missing[0]} does not tell the windows of {kind} apart"
     if len(missing) == 2:

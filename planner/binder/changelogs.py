@@ -14,19 +14,10 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, RowKind, Table
-from sqlstream.planner.changes import (
-    NodeT,
-    instead_of,
-    is_upsert,
-    made_by,
-    maker_of,
-    not_taken,
-    taken_by,
-    why_inserts_only,
-    with_final_rows,
-)
-from sqlstream.planner.naming import Names, passed
-from sqlstream.planner.nodes import Node, Project
+from sqlstream.planner.changes import NodeT, is_upsert, maker_of, not_taken, with_final_rows
+from sqlstream.planner.naming import Names
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.properties import changelog_text
@@ -73,12 +64,12 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
 
 
 def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:
-    reason = why_inserts_only(node)
+    reason = node.why_inserts_only
     because = f": {reason}" if reason is not None else ""
-    come = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}"
-    detail = f"{come}, and {taken_by(node)} does not take them{because}."
+    come = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}"
+    detail = f"{come}, and {node.consumer_name} does not take them{because}."
     diagnostic = unsupported.diagnostic("changelog input", span, detail)
-    instead = instead_of(maker)
+    instead = maker.append_only_hint
     return diagnostic if instead is None else replace(diagnostic, hint=f"{instead[0].upper()}{instead[1:]}.")
 
 
@@ -124,7 +115,7 @@ def _starred(scope: Scope) -> Scope:
     """The columns of SELECT *, and no other fields."""
     columns = [c for c in scope.columns if c.starred]
     fields = list(dict.fromkeys(c.field for c in columns))
-    node = Project(scope.node, tuple(passed(scope.fields[name]) for name in fields))
+    node = Project(scope.node, tuple(scope.fields[name].as_item for name in fields))
     unique = [next(c for c in columns if c.field == name) for name in fields]
     return Scope(node, tuple(unique))
 

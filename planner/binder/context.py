@@ -12,7 +12,8 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.catalog import Catalog, MetadataColumns, View
-from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.fields import Field
+from sqlstream.planner.node import Node
 from sqlstream.udfs.barriers.limits import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 

@@ -20,19 +20,18 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind, TimeDomain
-from sqlstream.planner.changes import upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
-from sqlstream.planner.firing import Accumulation, Firing, LateAction, LateData, PythonCall, Trigger, fires_again
+from sqlstream.planner.fields import Field
+from sqlstream.planner.firing import Accumulation, Firing, LateAction, LateData, PythonCall, Trigger
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import Field, Filter, Node, Project, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Project, Union
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_fusing import fused
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import awaited_by, changelog_mode, keeps_state, window_of
-from sqlstream.planner.rewriting import columns_of, with_inputs
+from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.windows import (
     AlignedWindow,
@@ -42,7 +41,6 @@ from sqlstream.planner.windows import (
     Session,
     Window,
     WindowColumns,
-    kind_of_window,
 )
 from sqlstream.types import TIMESTAMP
 
@@ -94,7 +92,7 @@ def _normal(bound_firing: Firing, fired: Fired) -> Firing:
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
     if bound_firing.trigger == default and not isinstance(fired.window, GlobalWindow):
         bound_firing = replace(bound_firing, trigger=None)
-    return bound_firing if fires_again(bound_firing) else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
+    return bound_firing if bound_firing.fires_again else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
 
 
 # --- which clause says when -----------------------------------------------------------------------------------
@@ -435,14 +433,14 @@ def with_own_windows(node: WindowAggregate, select: exp.Expr) -> WindowAggregate
     """The aggregate, assigning its windows where it must. SS213, SS320, SS349 where it cannot."""
     if node.window is not None or not _must_assign_windows(node):
         return node
-    aggregate = fused(node)
+    aggregate = node.with_windows_fused()
     if aggregate.window is None:
         raise _cannot_fuse(node, select)
     return aggregate
 
 
 def _must_assign_windows(node: WindowAggregate) -> bool:
-    info = window_of(node)
+    info = node.window_info
     assert info is not None
     closes = isinstance(info.window, AlignedWindow | Session)
     return not closes or not node.firing.is_default or node.pane is not None or node.pane_index is not None
@@ -450,13 +448,13 @@ def _must_assign_windows(node: WindowAggregate) -> bool:
 
 def _cannot_fuse(node: WindowAggregate, select: exp.Expr) -> SqlStreamError:
     at = select.args.get("group") or select
-    info = window_of(node.input)
+    info = node.input.window_info
     assert info is not None
     window = {node.columns.start, node.columns.end, node.columns.time}
     if any(columns_of(a.expression) & window for a in node.aggregates):
         return unsupported.refusal("window columns in aggregates", span_of(at))
     if not isinstance(info.window, AlignedWindow) and info.keys is not None and set(info.keys) != set(node.keys):
-        kind = kind_of_window(info.window)
+        kind = info.window.sql_name
         keys = ", ".join(info.keys) if info.keys else "no key"
         message = f"GROUP BY must name the keys of PARTITION BY, {keys}, because each has its own windows of {kind}"
         return bind_error("SS213", message, at, "Name the same columns in PARTITION BY and in GROUP BY.")
@@ -492,13 +490,13 @@ def _emitting_on_close(emit: Emit, node: Node, context: Context) -> Node:
     aggregates = [n for n in node.walk() if isinstance(n, WindowAggregate)]
     if any(n.firing.trigger is not None for n in aggregates):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    assigned = any(isinstance(n, AssignWindows) for n in node.walk()) and changelog_mode(node) == APPEND_ONLY
+    assigned = any(isinstance(n, AssignWindows) for n in node.walk()) and node.changelog_mode == APPEND_ONLY
     return node if aggregates or assigned else _held_until_watermark(emit, node, context)
 
 
 def _held_until_watermark(emit: Emit, node: Node, context: Context) -> Node:
     """The rows that are left when the watermark has passed them. Operators that wait for it have done so already."""
-    final = node if changelog_mode(node) == APPEND_ONLY else with_inserts(node)
+    final = node if node.changelog_mode == APPEND_ONLY else node.append_only_variant()
     if final is not None and all(map(_waits_for_watermark, _row_sources(final))):
         return final
     held = node if final is None else final
@@ -506,13 +504,13 @@ def _held_until_watermark(emit: Emit, node: Node, context: Context) -> Node:
     if time is None:
         context.refuse("emit on close", emit.span)
         return node
-    keys = sorted(upsert_keys(held), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(held.upsert_keys, key=lambda key: (len(key), sorted(key)))
     return check_changes(TemporalSort(held, time, keys=tuple(sorted(keys[0])) if keys else ()), context, emit.span)
 
 
 def _row_sources(node: Node) -> Iterator[Node]:
     """The operators with state, and the tables, whose rows come out through operators without state."""
-    if keeps_state(node) or not node.inputs:
+    if node.keeps_state or not node.inputs:
         yield node
     else:
         yield from (source for child in node.inputs for source in _row_sources(child))
@@ -520,7 +518,7 @@ def _row_sources(node: Node) -> Iterator[Node]:
 
 def _waits_for_watermark(source: Node) -> bool:
     """Do its results come out when the watermark has passed them?"""
-    return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in awaited_by(source)
+    return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in source.awaited_domains
 
 
 def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Node:
@@ -528,7 +526,7 @@ def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Nod
         case WindowAggregate():
             return _aggregate_emitting(emit, node, select, context)
         case Project() | Filter() | Union():
-            return with_inputs(node, tuple(_emitting(emit, child, select, context) for child in node.inputs))
+            return node.with_inputs(tuple(_emitting(emit, child, select, context) for child in node.inputs))
     context.refuse("emit", emit.span)
     return node
 
@@ -536,7 +534,7 @@ def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Nod
 def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, context: Context) -> Node:
     if node.firing.trigger is not None:
         raise bind_error("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    info = window_of(node)
+    info = node.window_info
     assert info is not None
     timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
     fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)

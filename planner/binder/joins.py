@@ -23,17 +23,19 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality, Join
-from sqlstream.planner.naming import Names, extended, field_of, passed
-from sqlstream.planner.nodes import Filter, Item, Node, Project
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
-from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
+from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
@@ -316,7 +318,7 @@ def with_one_window(scope: Scope) -> Scope:
     node = scope.node.input if isinstance(scope.node, Filter) else scope.node
     if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
         return scope
-    left, right = window_of(node.left), window_of(node.right)
+    left, right = node.left.window_info, node.right.window_info
     assert left is not None and right is not None, "both sides carry windows"
     same = {theirs: own for own, theirs in zip(left.columns, right.columns, strict=True) if own and theirs}
     columns = tuple(replace(column, field=same.get(column.field, column.field)) for column in scope.columns)
@@ -329,8 +331,8 @@ def _is_field(value: exp.Expression) -> bool:
 
 def _joinable_window(side: Node) -> WindowInfo | None:
     """The window whose rows are all there when the watermark closes it."""
-    window = window_of(side)
-    if window is None or window.domain is not TimeDomain.EVENT or changelog_mode(side) != APPEND_ONLY:
+    window = side.window_info
+    if window is None or window.domain is not TimeDomain.EVENT or side.changelog_mode != APPEND_ONLY:
         return None
     if not isinstance(window.window, AlignedWindow | Session):
         return None
@@ -347,7 +349,7 @@ def with_distinct_fields(right: Scope, left: Scope) -> Scope:
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
         return right
-    node = Project(right.node, tuple(replace(passed(f), name=renamed[f.name]) for f in right.node.schema))
+    node = Project(right.node, tuple(replace(f.as_item, name=renamed[f.name]) for f in right.node.schema))
     return Scope(node, tuple(replace(column, field=renamed[column.field]) for column in right.columns))
 
 

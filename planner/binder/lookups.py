@@ -29,9 +29,10 @@ from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.intervals import interval_ms, text_ms
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Field, Filter, Item
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, is_repeatable, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean

@@ -49,10 +49,9 @@ from sqlstream.planner.binder.temporal_joins import (
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.coercion import common_type, incompatible
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import AssignTime, Correlate, Field, Filter, Project, Scan
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, cast
@@ -355,7 +354,7 @@ def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
     Spark draws other numbers in each micro-batch, whatever the seed: only over finished data a sample comes again.
     """
     percent = sample.args.get("percent")
-    if percent is None or sample.args.get("seed") is not None or changelog_mode(scope.node) != APPEND_ONLY:
+    if percent is None or sample.args.get("seed") is not None or scope.node.changelog_mode != APPEND_ONLY:
         raise unsupported.refusal("sample", span_of(sample))
     refuse_rest(sample, ("percent",), context)
     random = exp.Anonymous(this="RAND", expressions=[])
@@ -525,7 +524,7 @@ def bind_values(values: exp.Values, context: Context) -> Relation:
     structs = [exp.Anonymous(this="NAMED_STRUCT", expressions=_struct_members(row, outputs, types)) for row in rows]
     call = exp.Inline(this=exp.Array(expressions=structs))
     node = Correlate(scope.node, call, outputs)
-    shown = Project(node, tuple(map(passed, outputs)))
+    shown = Project(node, tuple(field_.as_item for field_ in outputs))
     return Relation(shown, tuple(field.name for field in outputs))
 
 

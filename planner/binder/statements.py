@@ -21,15 +21,16 @@ from sqlstream.planner.binder.ordering import resolve_ranks
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.tables import dead_letter_table
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, TimeDomain, View
-from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Output, Project
+from sqlstream.planner.fields import Item
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Output, Project
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import operators
-from sqlstream.planner.remembering import remembered
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 TOO_MANY_OPERATORS = "SS285"
@@ -145,7 +146,7 @@ _MOST_OPERATORS = 100_000
 def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
     """Queries of WITH and views stand for their operators wherever they are named: twenty that name the one before
     twice are a million."""
-    number = operators(node)
+    number = node.operator_count
     if number > _MOST_OPERATORS:
         message = f"the query has {number:,} operators, more than {_MOST_OPERATORS:,}"
         detail = "Views and queries of WITH count wherever they are named."
@@ -160,7 +161,7 @@ def _refuse_mixed_time(node: Node) -> None:
         raise unsupported.refusal("mixed time", None)
 
 
-@remembered
+@cached_per_node
 def _domains(node: Node) -> frozenset[TimeDomain]:
     """The kinds of time that operators wait for. Windows without a time column wait for none."""
     own: frozenset[TimeDomain] = frozenset()

@@ -26,16 +26,15 @@ from sqlstream.planner.binder.joins import (
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import upsert_keys, with_inserts
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.nodes import AssignTime, Filter, Node, Project, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
-from sqlstream.planner.properties import changelog_mode, unique_keys
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of, with_inputs
+from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -69,7 +68,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, c
     conditions, columns = conditions_on(join, left, right, context)
     named = None if time is None else left.fields[time].time
     domain = named or TimeDomain.PROCESSING
-    keys = upsert_keys(right.node)
+    keys = right.node.upsert_keys
     if not keys:
         raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
     right_time = ""
@@ -98,7 +97,7 @@ def temporal_scope(
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
     node = check_changes(node, context, join)
-    if retracts(node):
+    if node.retracts:
         node = replace(node, left_ttl_ms=ttl_ms_of(left_tables, context))
     above = rest if node.kind is JoinKind.INNER else ()
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)
@@ -202,19 +201,19 @@ def rows_as_versions(node: Node, time: str) -> Node | None:
                 if isinstance(below, exp.Column)
                 else None
             )
-        case Deduplicate(domain=TimeDomain.EVENT) if node.time == time and changelog_mode(node.input) == APPEND_ONLY:
-            return node.input if node.last else with_inserts(node)
+        case Deduplicate(domain=TimeDomain.EVENT) if node.time == time and node.input.changelog_mode == APPEND_ONLY:
+            return node.input if node.last else node.append_only_variant()
     return None
 
 
 def _over_versions(node: Node, below: Node | None) -> Node | None:
-    return None if below is None else with_inputs(node, (below,))
+    return None if below is None else node.with_inputs((below,))
 
 
 def _keeps_keys(node: Filter) -> bool:
     """Do all versions of a key pass, or none? Of rows that are only added those that pass are the versions."""
     read = columns_of(node.condition)
-    return changelog_mode(node.input) == APPEND_ONLY or any(read <= key for key in upsert_keys(node.input))
+    return node.input.changelog_mode == APPEND_ONLY or any(read <= key for key in node.input.upsert_keys)
 
 
 # --- ASOF JOIN ------------------------------------------------------------------------------------------------
@@ -336,7 +335,7 @@ def _event_time_join(
 ) -> TemporalJoin | None:
     """The join that waits for the watermark; None where rows that come later may be nearer."""
     bound = sides.time_bound(match.condition)
-    if bound is None or rest.of_both or any(changelog_mode(side) != APPEND_ONLY for side in (left, right)):
+    if bound is None or rest.of_both or any(side.changelog_mode != APPEND_ONLY for side in (left, right)):
         return None
     times, operator, distance = bound
     domain = next(field.time for field in left.schema if field.name == times[0])
@@ -376,7 +375,7 @@ def _updating_join(
 
 def _first_by(right: Node) -> tuple[str, ...]:
     """Of rows of one value the one with the smallest key counts; without a key the first that came."""
-    keys = sorted(unique_keys(right), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(right.unique_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(field.name for field in right.schema if keys and field.name in keys[0])
 
 

@@ -40,7 +40,7 @@ from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, has_
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 _KINDS = {
     ("", ""): JoinKind.INNER,

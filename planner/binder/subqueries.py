@@ -30,7 +30,7 @@ from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
 """Makes the relation of a subquery, and notes what it reads of the query around it."""

@@ -36,7 +36,7 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 # --- FOR SYSTEM_TIME AS OF ------------------------------------------------------------------------------------
 

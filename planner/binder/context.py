@@ -14,7 +14,7 @@ from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.catalog import Catalog, MetadataColumns, View
 from sqlstream.planner.fields import Field
 from sqlstream.planner.node import Node
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 # --- settings of the session ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import cast
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 _ORDER_HINT = (
     "Sort the rows where they are stored, or compute MAX_BY, MIN_BY or SORT_ARRAY(COLLECT_LIST(…)) in windows."

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import sqlstream.planner.lowering  # noqa: F401 - fill the registries
 from sqlstream.planner import operators
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.lowering.lower import lower_node, lower_operator
+from sqlstream.planner.lowering.lower import WITH_KERNEL, WITHOUT_KERNEL
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
@@ -33,8 +32,8 @@ def registered(registry, kind):
 
 
 ROOMS = [kind for kind in CONCRETE if kind.__module__.startswith(operators.__name__)]
-STATEFUL = [kind for kind in CONCRETE if registered(lower_operator, kind)]
-STATELESS = [kind for kind in ROOMS if registered(lower_node, kind)]
+STATEFUL = [kind for kind in CONCRETE if kind in WITH_KERNEL]
+STATELESS = [kind for kind in ROOMS if kind in WITHOUT_KERNEL]
 
 
 def named(kinds):
@@ -51,7 +50,7 @@ def test_operators_have_rooms():
 
 @named(CONCRETE)
 def test_every_node_is_registered(kind):
-    assert registered(lower_node, kind) or registered(lower_operator, kind)
+    assert kind in WITHOUT_KERNEL or kind in WITH_KERNEL
     assert registered(describe, kind), "what EXPLAIN says of it"
     assert registered(over, kind) or kind is Scan, "what it is over other inputs"
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.lowering.columnar.join_inputs import with_hash
+from sqlstream.planner.lowering.columnar.joins import with_hash
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.physical.state_facts import state_facts
 from sqlstream.planner.properties import uses_processing_time

@@ -1,4 +1,4 @@
-"""Joins on kernels: the columns that a kernel reads of both sides, the kernel, and the fields of the plan that it emits."""
+"""Joins on kernels: the columns that a kernel reads of both sides, the kernel, and the fields that it emits."""
 
 from __future__ import annotations
 

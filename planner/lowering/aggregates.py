@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.groups import grouping_id, in_sets, key_in_sets, set_keys, split_call
 from sqlstream.planner.lowering.context import Context
@@ -30,7 +31,6 @@ from sqlstream.planner.lowering.windows import (
     with_session_time,
     with_windows,
 )
-from sqlstream.planner.nodes import Item
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import NativeState
 from sqlstream.planner.windows import AlignedWindow, Session

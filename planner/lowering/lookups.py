@@ -5,26 +5,42 @@ Adjacent lookups, of which none needs what another one adds, are a group: they a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
+from pyspark.sql.types import StructType
 from sqlglot import exp
-
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function
-from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted, string
-from sqlstream.planner.lowering.outputs import sent_aside, struct_of, with_side_columns
-from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup, remembers
-from sqlstream.planner.operators.lookup_steps import Ask, NumberedLookup, failed_marker
-from sqlstream.planner.rewriting import columns_of, substituted
+from sqlstream.planner.lowering.hidden_columns import column
+from sqlstream.planner.lowering.hidden_columns import hidden
+from sqlstream.planner.lowering.hidden_columns import passes_by
+from sqlstream.planner.lowering.hidden_columns import quoted
+from sqlstream.planner.lowering.hidden_columns import string
+from sqlstream.planner.lowering.outputs import sent_aside
+from sqlstream.planner.lowering.outputs import struct_of
+from sqlstream.planner.lowering.outputs import with_side_columns
+from sqlstream.planner.operators.lookup import FailedRows
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.lookup import failed_marker
+from sqlstream.planner.physical.steps import Ask
+from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.rewriting import substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
-from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
+from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT
+from sqlstream.udfs.lookup.metrics import METRICS
+from sqlstream.udfs.lookup.metrics import NAMES
+from sqlstream.udfs.lookup.metrics import metric_key
+from sqlstream.udfs.lookup.operator import LookupRows
+from sqlstream.udfs.lookup.operator import LookupStep
+
 
 # --- answers to lookups become columns: one row per answer, where the rest of ON holds; all of it in Catalyst ----
 
@@ -126,17 +142,10 @@ METRIC = "lookup"
 
 @dataclass(frozen=True)
 class Asked:
-    """A lookup, and the names of its columns, which none of the plan's can be."""
+    """A lookup with its number in the plan, and the names of its columns, which none of the plan's can be."""
 
-    lookup: NumberedLookup
-
-    @property
-    def number(self) -> int:
-        return self.lookup.number
-
-    @property
-    def node(self) -> Lookup:
-        return self.lookup.node
+    number: int
+    node: Lookup
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -160,7 +169,7 @@ class Asked:
 
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
-    group = tuple(map(Asked, step.lookups))
+    group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
     return joined(asked(context.lower(step.input), group, context), group, context)
@@ -192,7 +201,7 @@ def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
 
 def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
     passing = passes_by(rows)
-    if not remembers(node):
+    if not node.remembers_answers:
         return passing
     retracts = F.expr(f"coalesce({ROW_KIND} IN ('-U', '-D'), false)")
     return retracts if passing is None else passing | retracts

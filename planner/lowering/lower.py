@@ -52,18 +52,8 @@ from sqlstream.planner.lowering.stateless import (
     lower_union,
 )
 from sqlstream.planner.lowering.time import lower_assign_time
-from sqlstream.planner.nodes import (
-    AssignTime,
-    Correlate,
-    Filter,
-    Insert,
-    Node,
-    Output,
-    Project,
-    Scan,
-    StatementSet,
-    Union,
-)
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Output, Project, Scan, StatementSet, Union
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog

@@ -28,8 +28,8 @@ from sqlstream.planner.lowering.hidden_columns import (
     string,
 )
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.gears import Gear
-from sqlstream.planner.physical.steps import Mark, Told
+from sqlstream.planner.physical.engine import Gear
+from sqlstream.planner.physical.steps import Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -99,7 +99,7 @@ _LIVE = "__live"
 
 def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
-    rows = _with_watermark(step, rows, context) if step.told is Told.BY_ROWS else rows
+    rows = _with_watermark(step, rows, context) if step.told is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
 
 

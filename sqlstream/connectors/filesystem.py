@@ -66,13 +66,7 @@ from sqlstream.connectors.formats import (
     schema_ddl,
     writing,
 )
-from sqlstream.connectors.kind_column import (
-    KIND_COLUMN,
-    check_kind_column,
-    kind_column,
-    read_columns,
-    with_kinds,
-)
+from sqlstream.connectors.kind_column import KIND_COLUMN, check_kind_column, kind_column, read_columns, with_kinds
 from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.connectors.partition_directories import directories_told, wrong_directories
 from sqlstream.connectors.unheld import refusing
@@ -97,6 +91,7 @@ from sqlstream.udfs.texts import reason_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 CREDENTIALS = "SS584"
 _MOST_FILES = "source.max-files-per-trigger"
@@ -639,8 +634,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         """The file ranges of a table that ``has_places``."""
         from pyspark.sql import functions as F
 
+        from sqlstream.udfs.spark.batches import numbers_of
         from sqlstream.udfs.spark.file_checks import checked_places
-        from sqlstream.udfs.spark.key_groups import numbers_of
 
         path = table.option("path") or ""
         stats = _stats(path)

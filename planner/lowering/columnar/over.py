@@ -43,7 +43,7 @@ from sqlstream.udfs.match.operands import Classifier, Current, Mapped, MatchNumb
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.over.updating import UpdatingOverKernel
 from sqlstream.udfs.top_n.order import Order
 

@@ -9,30 +9,51 @@ Lookups with state send their requests as all lookups do; a kernel above the req
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columnar.inputs import came_at, clock_of, passed_on, row_kind, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.inputs import came_at
+from sqlstream.planner.lowering.columnar.inputs import clock_of
+from sqlstream.planner.lowering.columnar.inputs import passed_on
+from sqlstream.planner.lowering.columnar.inputs import row_kind
+from sqlstream.planner.lowering.columnar.inputs import with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema
+from sqlstream.planner.lowering.columnar.operator import run
+from sqlstream.planner.lowering.columnar.operator import running
+from sqlstream.planner.lowering.columnar.operator import spark_schema
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_clock, passes_by, quoted
-from sqlstream.planner.lowering.lookups import Asked, asked, joined, require_array_functions, step_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.lowering.hidden_columns import column
+from sqlstream.planner.lowering.hidden_columns import hidden
+from sqlstream.planner.lowering.hidden_columns import hidden_clock
+from sqlstream.planner.lowering.hidden_columns import passes_by
+from sqlstream.planner.lowering.hidden_columns import quoted
+from sqlstream.planner.lowering.lookups import Asked
+from sqlstream.planner.lowering.lookups import asked
+from sqlstream.planner.lowering.lookups import joined
+from sqlstream.planner.lowering.lookups import require_array_functions
+from sqlstream.planner.lowering.lookups import step_of
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.barriers import AlignBarriers
-from sqlstream.planner.operators.lookup import Lookup, remembered_by, remembers, told_apart_by
-from sqlstream.planner.operators.lookup_steps import NumberedLookup
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import sees_barriers, window_of
-from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
+from sqlstream.planner.properties import sees_barriers
+from sqlstream.udfs.barriers.kernel import ALIGNED
+from sqlstream.udfs.barriers.kernel import Barriers
+from sqlstream.udfs.barriers.kernel import CHANNEL
+from sqlstream.udfs.barriers.kernel import ID
+from sqlstream.udfs.barriers.kernel import KIND
 from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.kernel import Kernel
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.deferred import DeferredLookups
-from sqlstream.udfs.lookup.remembered import RememberedLookups
+from sqlstream.udfs.lookup.deferred import RememberedLookups
 from sqlstream.udfs.state.living import Living
+import pyarrow as pa
+
 
 _HELD = "__held"
 _CAME = "__came"
@@ -40,10 +61,10 @@ _CAME = "__came"
 
 def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
     assert step.lookup is not None, step
-    lookup = Asked(NumberedLookup(step.lookup, node))
+    lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
-    hashed = tuple(_fields(node, remembered_by(node))) if remembers(node) else lookup.keys
+    hashed = tuple(_fields(node, node.answer_key)) if node.remembers_answers else lookup.keys
     projected = with_key_hash(_lookup_input(rows, lookup, context), hashed)
     kernel = _kernel(lookup, kernel_schema(projected), context)
     output = spark_schema(kernel.output, projected.schema)
@@ -52,7 +73,7 @@ def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
 
 
 def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
-    remembered = _remembered(lookup, rows) if remembers(lookup.node) else None
+    remembered = _remembered(lookup, rows) if lookup.node.remembers_answers else None
     if lookup.node.options.defers:
         return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
     assert remembered is not None, lookup
@@ -63,7 +84,7 @@ def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])
-    return Remembered(columns, tuple(_fields(node, told_apart_by(node))), Living(1000 * node.ttl_ms), lookup.error)
+    return Remembered(columns, tuple(_fields(node, node.row_identity)), Living(1000 * node.ttl_ms), lookup.error)
 
 
 def _lookup_input(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
@@ -74,7 +95,7 @@ def _lookup_input(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame
     if node.options.defers:
         assert lookup.deferred is not None, lookup
         added += [*map(column, (*lookup.keys, lookup.deferred)), held_from(node.input).alias(_HELD)]
-    if not remembers(node):
+    if not node.remembers_answers:
         added += [c.alias(_CAME) for c in hidden_clock(rows)]
     else:
         added.append(row_kind())
@@ -103,7 +124,7 @@ def _answered(lookup: Asked) -> tuple[str, ...]:
 def held_from(node: Node) -> Column:
     """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
-    window = window_of(node)
+    window = node.window_info
     if window is not None and window.end is not None and _is_event_time(window.domain):
         times.append(f"unix_millis(CAST({quoted(window.end)} AS TIMESTAMP)) - 1")
     return F.expr(f"array_min(array({', '.join(times)})) * 1000" if times else "CAST(NULL AS BIGINT)")

@@ -1,15 +1,14 @@
-"""Constants computed while planning, only where SQL's NULLs, types and overflows cannot make a difference."""
+"""Constant parts of expressions, computed where SQL's NULLs, types and overflows cannot make a difference."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan
-from sqlstream.planner.rewriting import bottom_up, node_of, over_children
+from sqlstream.planner.fields import Item
+from sqlstream.planner.rewriting import node_of, over_children
 
 _INT_LIMIT = 2**31
 _INT_DIGITS = 10
@@ -23,37 +22,6 @@ _COMPARISONS = {
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
 }
-
-
-def fold_constants(plan: Node) -> Node:
-    return bottom_up(plan, with_folded)
-
-
-@singledispatch
-def with_folded(node: Node) -> Node:
-    """The node with the constant parts of its expressions computed."""
-    return node
-
-
-@with_folded.register
-def _(node: Filter) -> Node:
-    condition = folded(node.condition)
-    return node.input if is_boolean(condition, True) else replace(node, condition=condition)
-
-
-@with_folded.register
-def _(node: Project) -> Node:
-    return replace(node, items=tuple(map(folded_item, node.items)))
-
-
-@with_folded.register
-def _(node: Correlate) -> Node:
-    return replace(node, function=folded(node.function))
-
-
-@with_folded.register
-def _(node: Scan) -> Node:
-    return replace(node, predicates=tuple(map(folded, node.predicates)))
 
 
 def folded_item(item: Item) -> Item:

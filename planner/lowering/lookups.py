@@ -5,42 +5,26 @@ Adjacent lookups, of which none needs what another one adds, are a group: they a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pyspark.sql import Column
-from pyspark.sql import DataFrame
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
+
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function
-from sqlstream.planner.lowering.hidden_columns import column
-from sqlstream.planner.lowering.hidden_columns import hidden
-from sqlstream.planner.lowering.hidden_columns import passes_by
-from sqlstream.planner.lowering.hidden_columns import quoted
-from sqlstream.planner.lowering.hidden_columns import string
-from sqlstream.planner.lowering.outputs import sent_aside
-from sqlstream.planner.lowering.outputs import struct_of
-from sqlstream.planner.lowering.outputs import with_side_columns
-from sqlstream.planner.operators.lookup import FailedRows
-from sqlstream.planner.operators.lookup import LOOKUP_ERROR
-from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.lookup import failed_marker
+from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted, string
+from sqlstream.planner.lowering.outputs import sent_aside, struct_of, with_side_columns
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup, failed_marker
 from sqlstream.planner.physical.steps import Ask
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rewriting import substituted
+from sqlstream.planner.rewriting import columns_of, substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT
-from sqlstream.udfs.lookup.metrics import METRICS
-from sqlstream.udfs.lookup.metrics import NAMES
-from sqlstream.udfs.lookup.metrics import metric_key
-from sqlstream.udfs.lookup.operator import LookupRows
-from sqlstream.udfs.lookup.operator import LookupStep
-
+from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
+from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 
 # --- answers to lookups become columns: one row per answer, where the rest of ON holds; all of it in Catalyst ----
 

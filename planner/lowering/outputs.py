@@ -20,23 +20,22 @@ from pyspark.sql import functions as F
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.fields import Field
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import aligned, column, quoted
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import Field, Insert, Node, Scan, StatementSet
-from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.lookup_steps import failed_marker, lookup_nodes
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields, late_marker
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Scan, StatementSet, dead_letter_tables
+from sqlstream.planner.operators.lookup import Lookup, failed_marker, lookup_nodes
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.clocks import stateful_nodes
 from sqlstream.planner.physical.steps import Read, Step
-from sqlstream.planner.properties import dead_letter_tables
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, from_bytes
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.spark.batches import Batches
-from sqlstream.udfs.spark.side_rows import SideRows
+from sqlstream.udfs.spark.batches import Batches, SideRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,9 +78,9 @@ def _senders(plan: Node) -> Iterator[_Sender]:
 
 
 def _of_window(node: WindowAggregate, number: int) -> _Sender:
-    late, late_rows_marker = node.firing.late, late_marker(node, number)
+    late, late_rows_marker = node.firing.late, node.late_marker(number)
     assert late.table is not None and late_rows_marker is not None, "a table gets the late rows"
-    fields = (*late_fields(node), *node.columns.fields(None)[:2])
+    fields = (*node.late_fields, *node.columns.fields(None)[:2])
     values = tuple(value.sql(dialect=SparkWithTime, comments=False) for value in late.values)
     return _Sender(late_rows_marker, late.table, fields, values)
 

@@ -29,14 +29,15 @@ from sqlstream.planner.lowering.hidden_columns import (
     string,
 )
 from sqlstream.planner.lowering.time import time_error, time_name
-from sqlstream.planner.nodes import Correlate, Filter, Insert, Node, Output, Project, Scan, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
 from sqlstream.planner.physical.steps import Read, Step
 from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lookup.operator import WholeTable
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.lookup.whole_table import WholeTable
 
 # --- conditions of a filter, all of which must hold --------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
@@ -28,7 +29,6 @@ from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import Item
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.aggregate_arguments import (
@@ -40,13 +40,11 @@ from sqlstream.planner.physical.aggregate_arguments import (
     values_and_constants,
 )
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.state.living import Living
 
@@ -151,7 +149,7 @@ def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) 
     named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
     living = Living(1000 * node.ttl_ms)
     strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
     kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
     fields_of = {**inputs.fields_of, **{own: InputField(name) for own, name in _keys(node).items()}}
     emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)

@@ -26,7 +26,7 @@ from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 

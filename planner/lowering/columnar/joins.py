@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType, VariantType
 from sqlglot import exp
 
+from sqlstream.planner.fields import Field
 from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.inputs import (
     Files,
@@ -28,24 +29,21 @@ from sqlstream.planner.lowering.columnar.inputs import (
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
+from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Bounds
+from sqlstream.udfs.joins.pairs import Bounds, Side
 from sqlstream.udfs.joins.present import PresentJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
 from sqlstream.udfs.joins.temporal import TemporalJoinKernel
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
@@ -246,14 +244,14 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
     def more(port: int, inputs: Inputs) -> None:
         if node.timed:
             inputs.time(node.times[port], TEMPORAL_TIME)
-        if uses_processing_time(node):
+        if node.uses_processing_time:
             inputs.add_text(came_at(inputs.below, context), CLOCK)
 
     sides = join_inputs(node, step, context, more)
     left, right = sides
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
-    by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if retracts(node) else ()
+    by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if node.retracts else ()
     kernel: TemporalJoinKernel | PresentJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)

@@ -29,7 +29,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros, quoted
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.normalize import Normalize
@@ -37,7 +37,6 @@ from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import Closing, TopN
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.current_watermark import NOW, CurrentWatermarkKernel
@@ -45,13 +44,11 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
-from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.windowed import WindowTopNKernel
+from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
+from sqlstream.udfs.top_n.order import Order, Ranking
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def ranked_input(
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen, own = keys_among(below, keys, fields)
     named = [column(name).alias(to) for name, to in fields.items()]
-    if changelog_mode(under) != APPEND_ONLY:
+    if under.changelog_mode != APPEND_ONLY:
         named.append(row_kind())
     clock = [F.expr(came_at).alias(CLOCK)] if came_at is not None else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []
@@ -206,7 +203,7 @@ def run_set_operation(node: SetOperation, step: Operator, context: Context) -> D
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
     living = Living(1000 * node.ttl_ms)
     kernel = SetOperationKernel(node.kind, pa.schema([schema.field(name) for name in fields]), living, updates)
     output = spark_schema(kernel.output, StructType([sides[0].schema[name] for name in fields]))

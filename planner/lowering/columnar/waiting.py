@@ -9,51 +9,27 @@ Lookups with state send their requests as all lookups do; a kernel above the req
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columnar.inputs import came_at
-from sqlstream.planner.lowering.columnar.inputs import clock_of
-from sqlstream.planner.lowering.columnar.inputs import passed_on
-from sqlstream.planner.lowering.columnar.inputs import row_kind
-from sqlstream.planner.lowering.columnar.inputs import with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema
-from sqlstream.planner.lowering.columnar.operator import run
-from sqlstream.planner.lowering.columnar.operator import running
-from sqlstream.planner.lowering.columnar.operator import spark_schema
+from sqlstream.planner.lowering.columnar.inputs import came_at, clock_of, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import column
-from sqlstream.planner.lowering.hidden_columns import hidden
-from sqlstream.planner.lowering.hidden_columns import hidden_clock
-from sqlstream.planner.lowering.hidden_columns import passes_by
-from sqlstream.planner.lowering.hidden_columns import quoted
-from sqlstream.planner.lowering.lookups import Asked
-from sqlstream.planner.lowering.lookups import asked
-from sqlstream.planner.lowering.lookups import joined
-from sqlstream.planner.lowering.lookups import require_array_functions
-from sqlstream.planner.lowering.lookups import step_of
+from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_clock, passes_by, quoted
+from sqlstream.planner.lowering.lookups import Asked, asked, joined, require_array_functions, step_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import sees_barriers
-from sqlstream.udfs.barriers.kernel import ALIGNED
-from sqlstream.udfs.barriers.kernel import Barriers
-from sqlstream.udfs.barriers.kernel import CHANNEL
-from sqlstream.udfs.barriers.kernel import ID
-from sqlstream.udfs.barriers.kernel import KIND
-from sqlstream.udfs.barriers.marks import MarkKind
+from sqlstream.udfs.barriers.alignment import MarkKind
+from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.kernel import Kernel
-from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.lookup.deferred import DeferredLookups
-from sqlstream.udfs.lookup.deferred import RememberedLookups
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.lookup.deferred import DeferredLookups, RememberedLookups
 from sqlstream.udfs.state.living import Living
-import pyarrow as pa
-
 
 _HELD = "__held"
 _CAME = "__came"
@@ -150,7 +126,7 @@ def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) ->
         timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
         most_held=node.most_held,
         time=_TIME,
-        tells=above is not None and sees_barriers(above),
+        tells=above is not None and above.fires_on_barriers,
     )
     output = spark_schema(kernel.output, projected.schema)
     return _barrier_output(run(projected, running(step, context.plan, kernel, output), context.runtime), node)

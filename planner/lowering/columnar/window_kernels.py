@@ -12,11 +12,11 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner import firing
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction, PythonCall
 from sqlstream.planner.lowering.columnar.inputs import END, START, Inputs
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import ship
-from sqlstream.planner.nodes import Schema
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows, WindowKernelKind
 from sqlstream.planner.windows import (

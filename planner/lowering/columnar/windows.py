@@ -27,17 +27,16 @@ from sqlstream.planner.lowering.columnar.window_kernels import assigner_of, desi
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros
 from sqlstream.planner.lowering.windows import window_columns, windowed
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_marker
+from sqlstream.planner.node import Link
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.steps import Compute, Operator, Step
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.handover import Handed, Handover
+from sqlstream.udfs.exchange import CLOCK, Handed, Handover
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
-from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.ranges import AllRows
 
 # --- chained windows ------------------------------------------------------------------------------------------
 
@@ -107,7 +106,7 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    operator = replace(operator, late_table=late_marker(node, step.number))
+    operator = replace(operator, late_table=node.late_marker(step.number))
     fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(_below(link)), fields_of, names, schema))

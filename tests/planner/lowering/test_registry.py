@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sqlstream.planner import operators
-from sqlstream.planner.lowering.lower import WITHOUT_KERNEL
-from sqlstream.planner.lowering.lower import WITH_KERNEL
-from sqlstream.planner.node import Node
-from sqlstream.planner.node import Unary
-from sqlstream.planner.nodes import Output
-from sqlstream.planner.nodes import Scan
+from sqlstream.planner.lowering.lower import WITH_KERNEL, WITHOUT_KERNEL
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.windows import Hop
 from tests.planner.corpus import kinds_of_nodes
 from tests.planner.plans import physical
-from tests.streams import item
-from tests.streams import table
-from tests.streams import timed
-import pytest
-
+from tests.streams import item, table, timed
 
 CONCRETE = kinds_of_nodes()
 

@@ -1,20 +1,37 @@
-"""Which kernel runs a window, and the kernel itself from what the plan says."""
+"""The kernel of a window from what the plan says: its assigner, trigger, evictor and lateness, and users' classes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction
-from sqlstream.planner.lowering.columnar.assigners import assigner_of
-from sqlstream.planner.lowering.columnar.inputs import Inputs
-from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
+from sqlstream.planner import firing
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Schema
+from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction, PythonCall
+from sqlstream.planner.lowering.columnar.inputs import END, START, Inputs
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows, WindowKernelKind
-from sqlstream.planner.windows import CountWindow, GlobalWindow, RowCount, RowMeasured, Session
-from sqlstream.udfs import assigners
+from sqlstream.planner.windows import (
+    CountWindow,
+    Cumulate,
+    GlobalWindow,
+    Hop,
+    RowCount,
+    RowMeasured,
+    Session,
+    Tumble,
+    UserWindow,
+    Window,
+)
+from sqlstream.udfs import assigners, evictors, triggers
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.evictors import Evictor
@@ -29,6 +46,157 @@ from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.ranges import AllRows
 from sqlstream.udfs.windows.row_measured import EveryRows, LastRows, RowMeasuredKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
+
+# --- users' Python classes: assigners, triggers and evictors with their constant arguments --------------------
+
+
+@dataclass(frozen=True)
+class UserClass:
+    """``columns`` are those of the rows that its instances see, under the names of the query."""
+
+    name: str
+    implementation: Any
+    arguments: tuple[object, ...]
+    columns: tuple[str, ...]
+
+
+def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
+    """The class that ``call`` names; the fields of its rows become columns of ``inputs``."""
+    context = inputs.context
+    function = context.runtime.function(call.function)
+    assert function is not None, f'the binder has seen "{call.function}"'
+    implementation = context.runtime.implementation(function)
+    ship(implementation)
+    columns = tuple(inputs.field(f.name, f.name) for f in rows)
+    return UserClass(function.name, implementation, values_of(call.arguments, context), columns)
+
+
+def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[object, ...]:
+    """Constant arguments as Python objects, evaluated by Spark."""
+    if not constants:
+        return ()
+    texts = ", ".join(f"{context.sql(a)} AS a{i}" for i, a in enumerate(constants))
+    (row,) = context.runtime.spark.sql(f"SELECT {texts}").collect()
+    return tuple(row)
+
+
+# --- assigners ------------------------------------------------------------------------------------------------
+
+
+def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs: Inputs) -> assigners.Assigner:
+    """``window`` None: the rows carry the bounds, in START and END. ``time``: the column of the rows' times."""
+    match window:
+        case None:
+            return assigners.GivenWindows(START, END, domain)
+        case Tumble():
+            return assigners.Tumble(time, _us(window.size_ms), _us(window.offset_ms), window.zone, domain)
+        case Hop():
+            slide, size = _us(window.slide_ms), _us(window.size_ms)
+            return assigners.Hop(time, slide, size, _us(window.offset_ms), window.zone, domain)
+        case Cumulate():
+            step, size = _us(window.step_ms), _us(window.size_ms)
+            return assigners.Cumulate(time, step, size, _us(window.offset_ms), window.zone, domain)
+        case Session():
+            return assigners.Session(time, _gap(window.gap_ms, inputs), domain)
+        case GlobalWindow():
+            return assigners.Global(domain)
+        case UserWindow(call=call):
+            user = user_class(call, inputs.rows, inputs)
+            return assigners.User(user.name, user.implementation, user.arguments, user.columns, time, domain)
+    raise UnsupportedError("SS396", f"windows of the kind {type(window).__name__} are not executed")
+
+
+def _us(ms: int) -> int:
+    return ms * 1000
+
+
+def _gap(gap: int | exp.Expression, inputs: Inputs) -> int | str:
+    if isinstance(gap, int):
+        return _us(gap)
+    return inputs.add(exp.Mul(this=exp.Paren(this=gap.copy()), expression=exp.Literal.number(1000)), "BIGINT")
+
+
+# --- triggers and evictors ------------------------------------------------------------------------------------
+
+
+def domain_of(domain: TimeDomain) -> Domain:
+    return Domain.PROCESSING if domain is TimeDomain.PROCESSING else Domain.EVENT
+
+
+def default_trigger(domain: Domain) -> triggers.Trigger:
+    return triggers.AfterProcessingTime() if domain is Domain.PROCESSING else triggers.AfterWatermark()
+
+
+def trigger_of(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trigger:
+    """``time``: the column with the rows' event times, in microseconds."""
+    match trigger:
+        case firing.AfterWatermark(early=early, late=late):
+            return triggers.AfterWatermark(
+                triggers.Never() if early is None else _pulse(early, inputs, time),
+                triggers.AtOnce() if late is None else _pulse(late, inputs, time),
+            )
+        case firing.Purging(inner=inner):
+            return triggers.Purging(trigger_of(inner, inputs, time))
+        case firing.Combined(combinator=combinator, left=left, right=right):
+            return _COMBINED[combinator](trigger_of(left, inputs, time), trigger_of(right, inputs, time))
+    return _simple(trigger, inputs, time)
+
+
+_COMBINED: dict[firing.Combinator, Callable[[triggers.Trigger, triggers.Trigger], triggers.Trigger]] = {
+    firing.Combinator.OR: triggers.Or,
+    firing.Combinator.AND: triggers.And,
+    firing.Combinator.THEN: triggers.Then,
+}
+
+
+def _simple(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trigger:
+    match trigger:
+        case firing.EveryRows(count=count):
+            return triggers.EveryRows(count)
+        case firing.EveryInterval(interval_ms=interval, domain=domain):
+            return triggers.EveryInterval(interval * 1000, domain_of(domain), time)
+        case firing.When(condition=condition):
+            return triggers.When(inputs.add(condition, "BOOLEAN"))
+        case firing.Delta(value=value, threshold=threshold, absolute=absolute):
+            return triggers.Delta(inputs.add(value, "DOUBLE"), inputs.add(threshold, "DOUBLE"), absolute)
+        case firing.AfterSilence(interval_ms=interval):
+            return triggers.AfterDelay(interval * 1000, renewed=True)
+        case firing.UserTrigger(call=call):
+            user = user_class(call, inputs.rows, inputs)
+            return triggers.User(user.name, user.implementation, user.arguments, user.columns, time)
+    if type(trigger) in _PLAIN:
+        return _PLAIN[type(trigger)]
+    raise UnsupportedError("SS396", f"the trigger {type(trigger).__name__} is not executed")
+
+
+_PLAIN: dict[type[firing.Trigger], triggers.Trigger] = {
+    firing.AfterProcessingTime: triggers.AfterProcessingTime(),
+    firing.Never: triggers.Never(),
+    firing.OnBarrier: triggers.OnBarrier(),
+    firing.EachBatch: triggers.EachBatch(),
+}
+
+
+def _pulse(pulse: firing.Pulse, inputs: Inputs, time: str) -> triggers.Trigger:
+    """EARLY and LATE: an interval of processing time runs from the first row of the pane."""
+    if isinstance(pulse, firing.EveryInterval) and pulse.domain is TimeDomain.PROCESSING:
+        return triggers.AfterDelay(pulse.interval_ms * 1000)
+    return trigger_of(pulse, inputs, time)
+
+
+def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors.Evictor:
+    after = eviction.after
+    match eviction.evictor:
+        case firing.KeepRows(count=count):
+            return evictors.KeepRows(count, after)
+        case firing.KeepInterval(interval_ms=interval):
+            return evictors.KeepInterval(interval * 1000, time, after)
+        case firing.EvictDelta(value=value, threshold=threshold, absolute=absolute):
+            value_name, threshold_name = inputs.add(value, "DOUBLE"), inputs.add(threshold, "DOUBLE")
+            return evictors.EvictDelta(value_name, threshold_name, absolute, after)
+        case firing.UserEvictor(call=call):
+            user = user_class(call, inputs.rows, inputs)
+            return evictors.User(user.name, user.implementation, user.arguments, user.columns, after)
 
 
 @dataclass(frozen=True)

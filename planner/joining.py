@@ -16,7 +16,7 @@ from sqlstream.planner.node import Conditions, Node, PushFilters
 from sqlstream.planner.properties import ArrivalOrder, FieldsRead
 from sqlstream.planner.provenance import Provenance, traced
 from sqlstream.planner.rewriting import columns_of, sql
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.secretive import secretive
-from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.source import LookupSource, Request, secretive
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class SessionSources:
 
     def _whole(self, scan: Scan) -> DataFrame:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
-        from sqlstream.planner.lowering.whole_table import whole_table
+        from sqlstream.planner.lowering.stateless import whole_table
 
         kind, table = lookup_connector(scan.table.connector), scan.table
         types = {c.name: c.type for c in table.physical_columns}

@@ -6,7 +6,7 @@ Nothing here needs Spark. ``sqlstream.batch`` makes the tables known to Spark an
 from sqlstream.planner.batch.decision import Way, chosen_way
 from sqlstream.planner.batch.inputs import Input, Resolved, conditions_of, resolve
 from sqlstream.planner.batch.spark_text import SparkText, spark_text
-from sqlstream.planner.batch.stream_gaps import WITH_SAME_NAMES, is_sorted, stream_gaps, with_first_row
+from sqlstream.planner.batch.stream_gaps import WITH_SAME_NAMES, stream_gaps
 
 __all__ = [
     "WITH_SAME_NAMES",
@@ -16,9 +16,7 @@ __all__ = [
     "Way",
     "chosen_way",
     "conditions_of",
-    "is_sorted",
     "resolve",
     "spark_text",
     "stream_gaps",
-    "with_first_row",
 ]

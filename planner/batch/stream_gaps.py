@@ -16,11 +16,10 @@ from sqlstream.errors import BindError
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
-from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
-from sqlstream.planner.binder.named_arguments import takes_names
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.quantified import spelled_out
+from sqlstream.planner.binder.respelling import spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions import flink_names
@@ -31,7 +30,7 @@ from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
 from sqlstream.planner.rewriting import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import UNKNOWN, DataType
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 ORDER = "an order or a number of rows"
 WHOLE_TABLE = "a table that a stream looks up only"
@@ -60,7 +59,7 @@ class _Source:
 
     def member(self, path: Sequence[str]) -> _Column | None:
         """The member of a STRUCT that is named with its column, and maybe the table, before it."""
-        names = list(path[1:] if path[0].casefold() == self.name.casefold() else path)
+        names = list(path[1:] if len(path) > 1 and path[0].casefold() == self.name.casefold() else path)
         column = self.find(names[0]) if names else None
         for name in names[1:]:
             if column is None:
@@ -88,7 +87,7 @@ class _Scope:
             if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
                 return source  # also where the name of the table has a catalog and a database before it
         for source in self.sources:
-            path = parts[1:] if source.name.casefold() == parts[0].casefold() else parts
+            path = parts[1:] if len(parts) > 1 and source.name.casefold() == parts[0].casefold() else parts
             if source.has(path[0]) if len(path) == 1 else source.find(path[0]) is not None:  # else a member of a STRUCT
                 return source
         return None
@@ -130,28 +129,6 @@ def stream_gaps(
     ``is_source`` says of a table whether a stream reads it, rather than looks it up.
     """
     return frozenset(_Gaps(catalog, tables, is_source).of_query(query, _Queries(), None))
-
-
-def is_sorted(query: exp.Expr) -> bool:
-    """Whether a query, or one in it, is ordered or cut off."""
-    return any(is_ordered(part) or any(map(part.args.get, _SORTS)) for part in _ordered_parts(query))
-
-
-def with_first_row(query: exp.Expr) -> exp.Expr:
-    """The query with LIMIT 1 wherever a stream does not execute its order: with the same names and types."""
-    copy = query.copy()
-    for part in _ordered_parts(copy):
-        for key in _SORTS:
-            part.set(key, None)
-        limit, offset = part.args.get("limit"), part.args.get("offset")
-        if is_ordered(part) and (limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0)):
-            part.set("limit", exp.Limit(expression=exp.Literal.number(1)))
-            part.set("offset", None)
-    return copy
-
-
-def _ordered_parts(query: exp.Expr) -> list[exp.Expr]:
-    return [part for part in query.walk() if isinstance(part, exp.Query)]
 
 
 class _Gaps:
@@ -215,10 +192,23 @@ class _Gaps:
         else:
             shown = next((c for c in columns or () if c.name.casefold() == key.name.casefold()), None)
             named = shown if isinstance(key, exp.Column) and not key.table else None
-            if named is None and isinstance(query, exp.Select):
+            if named is None and isinstance(query, exp.Select) and self._keeps_time(query, queries, around):
                 named = self._scope(query, queries, around).column(key)
         time = named.time if named is not None else None
         return time is not None and (time is not TimeDomain.PROCESSING or not ties)
+
+    def _keeps_time(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> bool:
+        """Whether times of its tables are times of the rows of a SELECT: without groups, and joined within bounds."""
+        if select.args.get("distinct") or self._is_aggregation(select) or _has_subqueries(select):
+            return False
+        start = select.args.get("from_")
+        steps = _steps(start.this, select) if start is not None else []
+        joins = [
+            step for step in steps if isinstance(step, exp.Join) and not isinstance(step.this, exp.Unnest | exp.Lateral)
+        ]
+        scope = self._scope(select, queries, around)
+        where = [condition for part in _parts(select, "where") for condition in conjuncts(part)]
+        return all(_bounds_times([*conjuncts(join.args.get("on") or exp.true()), *where], scope) for join in joins)
 
     def _values(self, values: exp.Values) -> Iterator[str]:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
@@ -249,6 +239,8 @@ class _Gaps:
             yield from self._expression(expression, scope, queries)
         if any(list(_windows(part)) for place in ("where", "having", "group") for part in _parts(select, place)):
             yield "OVER outside of the select list"
+        if any(isinstance(key.unnest(), exp.Query) for key in _parts(select, "group")):
+            yield "GROUP BY a subquery"
 
     def _conditions(self, whole: exp.Expr, scope: _Scope, queries: _Queries) -> Iterator[str]:
         for condition in conjuncts(whole):
@@ -258,9 +250,9 @@ class _Gaps:
             match plain:
                 case exp.Exists(this=exp.Query() as query):
                     yield from self._subquery(query, scope, queries, is_set=True, lists=False)
-                case exp.In() if (query := asked_of(plain)) is not None:
+                case exp.In() if (listed := asked_of(plain)) is not None:
                     yield from self._expression(plain.this, scope, queries)
-                    yield from self._subquery(query, scope, queries, is_set=True)
+                    yield from self._subquery(listed, scope, queries, is_set=True)
                 case _:
                     yield from self._expression(condition, scope, queries)
 
@@ -271,11 +263,11 @@ class _Gaps:
             case exp.Exists(this=exp.Query() as query):
                 yield from self._subquery(query, scope, queries, is_set=True, lists=False, as_value=True)
                 return
-            case exp.In() if (query := asked_of(node)) is not None:
+            case exp.In() if (listed := asked_of(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
                 if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
                     yield "a subquery of rows"
-                yield from self._subquery(query, scope, queries, is_set=True, as_value=True)
+                yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
                 return
             case exp.Query():
                 yield from self._subquery(node, scope, queries, as_value=True)
@@ -291,9 +283,11 @@ class _Gaps:
                 yield "a subquery of OVER"
             case exp.Func() if aggregate_name(node, self._catalog) is not None and _windows(node):
                 yield "OVER in an aggregate"
+            case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is SparkFunctionKind.GENERATOR:
+                yield "a subquery of UNNEST"
             case exp.Kwarg(parent=exp.Expr() as call):
                 is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
-                if not is_of_user and not takes_names(call):
+                if not is_of_user and not takes_named_arguments(call):
                     yield "a named argument"
             case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
                 yield "ANY or ALL of an array"
@@ -406,8 +400,7 @@ class _Gaps:
                 yield from self._lateral(join, left, queries)
                 return
             case exp.Unnest() | exp.Lateral():
-                side, kind = join.text("side").upper(), join.text("kind").upper()
-                if side not in ("", "LEFT") or kind not in ("", "CROSS", "INNER", "OUTER") or not _is_true(join):
+                if not _takes_rows_of_left(join):
                     yield "UNNEST with a condition"
                 if has_subquery(right):
                     yield "a subquery of UNNEST"
@@ -435,43 +428,34 @@ class _Gaps:
 
         True also where it names a column that does not exist, which the binder reports.
         """
-        sides: tuple[list[Field], list[Field]] = ([], [])
         if any(both.owner(column) is None for column in _columns(on)):
             return True
+        fields: tuple[list[Field], list[Field]] = ([], [])
 
         def named(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or both.owner(node) is None:
                 return node
-            is_left = left.owner(node) is not None
+            side = 0 if left.owner(node) is not None else 1
             column = both.column(node)
-            name = f"{'left' if is_left else 'right'}.{node.table}.{node.name}".casefold()
-            sides[0 if is_left else 1].append(Field(name, column.type if column is not None else UNKNOWN))
+            name = f"{side}.{node.table}.{node.name}".casefold()
+            fields[side].append(Field(name, column.type if column is not None else UNKNOWN))
             return exp.column(name)
 
-        condition = on.copy().transform(named)
-        names = [{side.name for side in fields} for fields in sides]
-        for one in conjuncts(condition):
-            if isinstance(one.unnest(), exp.Boolean):
-                continue
-            if has_subquery(one):  # which is joined to the one side that the condition reads
-                read = {column.name for column in one.find_all(exp.Column)}
-                if read & names[0] and read & names[1] and kind is not JoinKind.SEMI:
+        for condition in conjuncts(on):
+            pair = condition.copy().transform(named).unnest()
+            if has_subquery(condition):
+                if _sides_of_subquery(condition, left, both) == {0, 1} and kind is not JoinKind.SEMI:
                     return False
-                continue
-            try:
-                pair_condition(node_of(one), tuple(sides[0]), tuple(sides[1]), self._catalog.function)
-            except BindError:
-                return False
+            elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
+                try:
+                    pair_condition(node_of(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
+                except BindError:
+                    return False
         return True
 
     def _lateral(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
         select = join.this.this.unnest()
-        kinds = ("", "CROSS", "INNER", "OUTER")
-        if (
-            join.text("side").upper() not in ("", "LEFT")
-            or join.text("kind").upper() not in kinds
-            or not _is_true(join)
-        ):
+        if not _takes_rows_of_left(join):
             yield "LATERAL with a condition"
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
@@ -613,7 +597,7 @@ class _Gaps:
         fields = tuple(Field(c.name, c.type) for source in scope.sources for c in source.columns or ())
         types = Types(fields, self._catalog.function)
         columns: list[_Column] = []
-        is_plain = not (select.args.get("distinct") or self._is_aggregation(select))
+        is_plain = self._keeps_time(select, queries, around)
         for expression in select.expressions:
             if expression.is_star:
                 table = expression.table.casefold() if isinstance(expression, exp.Column) else ""
@@ -644,6 +628,42 @@ def _parts(select: exp.Select, key: str) -> list[exp.Expr]:
     return list(clause.expressions) if isinstance(clause, exp.Group) else [clause.this]
 
 
+def _has_subqueries(select: exp.Select) -> bool:
+    """Whether the SELECT is joined with subqueries of its expressions."""
+    parts = [*select.expressions, *(part for key in ("where", "qualify") for part in _parts(select, key))]
+    return any(has_subquery(part) for part in parts)
+
+
+def _is_equality(pair: exp.Expr) -> bool:
+    """Whether a condition says that a value of one side is equal to one of the other; columns begin with their side."""
+    if not isinstance(pair, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [{column.name[0] for column in value.find_all(exp.Column)} for value in (pair.left, pair.right)]
+    return sides in ([{"0"}, {"1"}], [{"1"}, {"0"}])
+
+
+def _sides_of_subquery(condition: exp.Expr, left: _Scope, both: _Scope) -> set[int]:
+    """The sides of a join that a condition with a subquery reads; in the subquery only by the names of tables."""
+    outside = list(_columns(condition))
+    inside = (column for column in condition.find_all(exp.Column) if column.table)
+    read = [column for column in (*outside, *inside) if both.owner(column) is not None]
+    return {0 if left.owner(column) is not None else 1 for column in read}
+
+
+def _bounds_times(conditions: Sequence[exp.Expr], scope: _Scope) -> bool:
+    """Whether conditions compare times of two tables, on both sides."""
+    operators: set[type[exp.Expr]] = set()
+    for condition in conditions:
+        owners = {
+            id(scope.owner(column))
+            for column in _columns(condition)
+            if (named := scope.column(column)) is not None and named.time is not None
+        }
+        if len(owners) > 1:
+            operators.add(type(condition.unnest()))
+    return bool(operators & {exp.Between, exp.EQ}) or len(operators) > 1
+
+
 def _steps(*owners: exp.Expr) -> list[exp.Expr]:
     """The joins and lateral views behind the first table of FROM."""
     return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
@@ -672,9 +692,12 @@ def _is_endless(frame: exp.Expr) -> bool:
     return (_word(frame, "end"), _word(frame, "end_side")) == ("UNBOUNDED", "FOLLOWING")
 
 
-def _is_true(join: exp.Join) -> bool:
+def _takes_rows_of_left(join: exp.Join) -> bool:
+    """Whether it is JOIN, CROSS JOIN or LEFT JOIN … ON TRUE."""
     condition = join.args.get("on")
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+    is_true = condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+    kinds = ("", "CROSS", "INNER", "OUTER")
+    return is_true and join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
 
 
 def _columns(expression: exp.Expr) -> Iterator[exp.Column]:

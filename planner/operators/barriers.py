@@ -15,7 +15,7 @@ from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
 from sqlstream.planner.provenance import Provenance, traced
 from sqlstream.planner.rewriting import columns_of, sql
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers import MOST_HELD
 
 
 @dataclass(frozen=True)

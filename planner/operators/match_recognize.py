@@ -17,8 +17,7 @@ from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.properties import StateDescription, WaitsFor
 from sqlstream.planner.provenance import Provenance, keys_fact, traced
 from sqlstream.planner.rewriting import columns_of, sql
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip
+from sqlstream.udfs.match.automaton import Automaton, Skip
 
 
 @dataclass(frozen=True)

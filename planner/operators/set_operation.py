@@ -13,7 +13,7 @@ from sqlstream.planner.fields import FieldNames, Schema
 from sqlstream.planner.node import Conditions, Node, PushFilters
 from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
 from sqlstream.planner.provenance import Provenance
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,15 @@ from sqlstream.planner.batch import (
     Resolved,
     Way,
     chosen_way,
-    is_sorted,
     resolve,
     stream_gaps,
-    with_first_row,
 )
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
-from sqlstream.planner.binder.partitions import without_partition
-from sqlstream.planner.binder.values import ONE_ROW
+from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Table
 from sqlstream.planner.changes import not_taken
 from sqlstream.planner.nodes import Insert, Output, Scan
@@ -150,12 +148,12 @@ def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
 def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
     """Whether no stream executes the statement: a part of its query, or its changes that the table does not take.
 
-    SqlStreamError with what is wrong with the rest of a query of which only the order or the number of rows is no stream's.
+    SqlStreamError with what is wrong with a query of which only the order, or a table, keeps it from being a stream.
     """
     tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
     gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
-    if gaps and gaps <= WITH_SAME_NAMES and not any(is_sorted(view.query) for view in examined.resolved.views):
-        unchecked_plan(replace(statement, query=with_first_row(statement.query)), workspace)
+    if gaps and gaps <= WITH_SAME_NAMES:
+        unchecked_plan(statement, workspace, any_order=True)
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)

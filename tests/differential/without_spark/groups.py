@@ -11,30 +11,21 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.lowering.columnar.aggregate_calls import split_call
+from sqlstream.planner.lowering.columnar.groups import split_call
 from sqlstream.planner.lowering.columnar.inputs import END, START
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
-from sqlstream.planner.lowering.columnar.watermarks import TIME as ROW_TIME
+from sqlstream.planner.lowering.columnar.inputs import TIME as ROW_TIME
+from sqlstream.planner.lowering.columnar.window_kernels import design_of, kernel_of
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from tests.differential.without_spark.columns import (
-    NotHere,
-    arrow_type,
-    kind_items,
-    micros,
-    quoted,
-    renamed,
-    sql_of,
-)
+from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 

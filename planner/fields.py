@@ -6,11 +6,12 @@ plan expression is quoted and means the field of the input with exactly that nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.folding import folded
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.rewriting import sql
 from sqlstream.types import DataType
@@ -50,6 +51,10 @@ class Item:
     def field(self) -> Field:
         """The field that the item computes."""
         return Field(self.name, self.type, self.nullable, self.time)
+
+    def with_constants_folded(self) -> Item:
+        """The item with the constant parts of its expression computed."""
+        return replace(self, expression=folded(self.expression))
 
     @property
     def text(self) -> str:

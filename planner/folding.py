@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.planner.fields import Item
 from sqlstream.planner.rewriting import node_of, over_children
 
 _INT_LIMIT = 2**31
@@ -22,10 +20,6 @@ _COMPARISONS = {
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
 }
-
-
-def folded_item(item: Item) -> Item:
-    return replace(item, expression=folded(item.expression))
 
 
 def folded(expression: exp.Expr) -> exp.Expression:

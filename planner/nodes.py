@@ -14,7 +14,7 @@ from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.folding import folded, is_boolean
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
 from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
 from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, traced
@@ -234,7 +234,7 @@ class Project(Unary):
     is_batch_invariant = True
 
     def with_constants_folded(self) -> Node:
-        return replace(self, items=tuple(map(folded_item, self.items)))
+        return replace(self, items=tuple(item.with_constants_folded() for item in self.items))
 
     def pruned(self, required: FieldNames) -> Node:
         # Rows are counted by what is left, so one column stays.

@@ -12,7 +12,6 @@ from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded_item
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import GROUPING_SET
 from sqlstream.planner.physical.aggregate_arguments import read_by, sees_order, sees_ties, types_of_aggregate
@@ -88,7 +87,7 @@ class GroupAggregate(Unary):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def with_constants_folded(self) -> Node:
-        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
+        return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
         """Without keys one aggregate stays: rows are counted by what is left."""

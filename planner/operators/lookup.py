@@ -12,7 +12,7 @@ from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.folding import folded, is_boolean
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
 from sqlstream.planner.operators.lookup_text import comparison_text, options_text
 from sqlstream.planner.properties import (
@@ -143,7 +143,7 @@ class Lookup(Unary):
     def with_constants_folded(self) -> Node:
         condition = folded(self.condition) if self.condition is not None else None
         rest = None if condition is not None and is_boolean(condition, True) else condition
-        keys, outputs = tuple(map(folded_item, self.keys)), tuple(map(folded_item, self.outputs))
+        keys, outputs = tuple(item.with_constants_folded() for item in self.keys), tuple(item.with_constants_folded() for item in self.outputs)
         return replace(self, keys=keys, outputs=outputs, condition=rest)
 
     def pruned(self, required: FieldNames) -> Node:

@@ -26,7 +26,6 @@ from sqlstream.planner.firing import (
     When,
     simple_triggers,
 )
-from sqlstream.planner.folding import folded_item
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import Project, below_projections
 from sqlstream.planner.operators.window_fusing import reads_window, windows_on_top
@@ -226,7 +225,7 @@ class WindowAggregate(Windowed):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def with_constants_folded(self) -> Node:
-        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
+        return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
         aggregates = tuple(a for a in self.aggregates if a.name in required)

@@ -28,13 +28,12 @@ from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item
+from sqlstream.planner.expressions import columns_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import CLOSES_AT_ONCE, AlignedWindow, Tumble, Window, WindowColumns
 
 

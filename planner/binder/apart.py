@@ -8,8 +8,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import AlignedWindow, Session
 
 

@@ -21,13 +21,13 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.temporal_joins import conditions_on, kind_of_one_partner, temporal_scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
-from sqlstream.planner.joining import Equality
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.asof_join import AsofJoin
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
 from sqlstream.udfs.joins.kinds import JoinKind
 
 NO_MATCH = "SS670"

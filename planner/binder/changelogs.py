@@ -12,7 +12,7 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.naming import Names
+from sqlstream.planner.fields import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog

@@ -17,7 +17,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, rewritten, with_args
+from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, rewritten, with_args
 
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
 _GROUPED = "With aggregates and DISTINCT it may read columns of the query around it in equalities alone."

@@ -21,8 +21,8 @@ from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.sql_functions import expanded
+from sqlstream.planner.expressions import node_of, over_children
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
-from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BOOLEAN, DataType
 

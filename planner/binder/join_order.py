@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from sqlglot import exp
 
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.rewriting import has_subquery
+from sqlstream.planner.expressions import has_subquery
 
 _LISTED = (exp.Table, exp.Subquery)
 _SAYS_MORE = ("side", "method", "on", "using")

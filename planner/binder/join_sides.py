@@ -8,16 +8,15 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.unions import cast
-from sqlstream.planner.fields import Item
+from sqlstream.planner.expressions import columns_of, conjunction, is_repeatable, node_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
-from sqlstream.planner.joining import Equality
-from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.rewriting import columns_of, conjunction, is_repeatable, node_of
 from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins.kinds import JoinKind
 

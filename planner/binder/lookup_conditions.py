@@ -11,10 +11,9 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Visible
 from sqlstream.planner.binder.unions import cast
-from sqlstream.planner.fields import Field, Item
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.expressions import columns_of, is_repeatable, node_of
+from sqlstream.planner.fields import Field, Item, field_of
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.rewriting import columns_of, is_repeatable, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.fields import Names, field_of
 from sqlstream.planner.nodes import AssignTime, Scan
 
 

@@ -10,8 +10,8 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlstream.grammar.spans import mark_as
+from sqlstream.planner.expressions import fitted, node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.functions.templates import filled
-from sqlstream.planner.rewriting import fitted, node_of, over_children, own_expressions, rewritten
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 

@@ -11,7 +11,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.naming import field_of, shown_name
+from sqlstream.planner.fields import field_of, shown_name
 from sqlstream.planner.suggestions import did_you_mean
 
 

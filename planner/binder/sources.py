@@ -41,8 +41,8 @@ from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.nodes import AssignTime, Scan
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 NO_KEY = "SS286"

@@ -13,7 +13,7 @@ from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.named_arguments import has_names, in_order
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.rewriting import node_of, rewritten
+from sqlstream.planner.expressions import node_of, rewritten
 from sqlstream.types import DataType
 
 _CUT = "cut"

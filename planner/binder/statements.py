@@ -28,9 +28,8 @@ from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.binder.tolerant_functions import functions_on_error
 from sqlstream.planner.binder.top_n import resolved
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
-from sqlstream.planner.node import Node
+from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.nodes import StatementSet as StatementSetNode

@@ -21,8 +21,8 @@ from sqlstream.planner.binder.joins import joined as join_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
+from sqlstream.planner.expressions import asked_of, conjunction, conjuncts, has_subquery, rewritten
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, rewritten
 from sqlstream.planner.suggestions import counted
 from sqlstream.udfs.joins.kinds import JoinKind
 

@@ -8,7 +8,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.subqueries import Subqueries
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, with_args
+from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, node_of, with_args
 
 _BOTH = "It reads both sides of a join that is not INNER."
 

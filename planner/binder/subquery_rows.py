@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.correlation import Correlation
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.fields import Field, Item
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.fields import Field, Item, Names, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate

@@ -18,11 +18,11 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.versions import versions
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.joining import Equality
+from sqlstream.planner.expressions import conjunction, conjuncts
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.udfs.joins.kinds import JoinKind
 
 NO_VERSIONS = "SS655"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.rewriting import columns_of
 
 
 def versions(node: Node, time: str) -> Node | None:

@@ -8,8 +8,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.nodes import extended
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import Hop, Tumble, WindowColumns

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.joining import Equality
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.fields import field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo

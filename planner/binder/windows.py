@@ -9,8 +9,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.fields import Field
-from sqlstream.planner.naming import Names
+from sqlstream.planner.fields import Field, Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.operators.regular_join import RegularJoin

@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
+from sqlstream.planner.expressions import conjunction
 from sqlstream.planner.lowering.hidden import passes_by
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.rewriting import conjunction
 
 MOST_TOGETHER = 50
 """So many conditions AND joins."""

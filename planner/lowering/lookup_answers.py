@@ -10,13 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.planner.expressions import columns_of, substituted
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden import passes_by
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.side_outputs import struct_of, with_side_columns
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
-from sqlstream.planner.rewriting import columns_of, substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 
 PYTHON_IN_OUTER_CONDITION = "SS380"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.planner.expressions import conjuncts
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.conditions import where_all
 from sqlstream.planner.lowering.hidden import hidden, hidden_results, passes_by
@@ -12,7 +13,6 @@ from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.rewriting import conjuncts
 
 
 @lower_node.register

@@ -25,7 +25,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import dead_letter_tables
 from sqlstream.planner.operators.lookup import failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.physical.clocks import stateful_nodes
+from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.spark.batches import Batches
 from sqlstream.udfs.spark.side_rows import SideRows

@@ -24,8 +24,7 @@ from sqlstream.planner.lowering.event_times import required_time, time_error, ti
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.engine import Gear
-from sqlstream.planner.physical.steps import Mark, WatermarkSource
+from sqlstream.planner.physical.steps import Gear, Mark, WatermarkSource
 from sqlstream.udfs.exchange import LATE_TABLE
 
 WATERMARK_METRIC = "watermark"

@@ -12,21 +12,14 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.aggregate_calls import NOT_EXECUTED, PICKS, CallParts, parts_of, prepared, values_and_constants
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.physical.aggregate_arguments import (
-    NOT_EXECUTED,
-    PICKS,
-    CallParts,
-    parts_of,
-    prepared,
-    values_and_constants,
-)
-from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
 

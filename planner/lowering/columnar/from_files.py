@@ -14,8 +14,7 @@ from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, clock
 from sqlstream.planner.lowering.event_times import time_of
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.missing_columns import missing_are_null
-from sqlstream.planner.physical.readers import FilesToRead
-from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.physical.steps import FilesToRead, Operator
 from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.key_hash import can_hash

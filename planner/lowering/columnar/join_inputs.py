@@ -13,13 +13,13 @@ from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, Stru
 from sqlglot import exp
 
 from sqlstream.planner.fields import Field
-from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.results import Side

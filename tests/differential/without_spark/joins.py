@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from sqlstream.planner.joining import Join
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin

@@ -103,7 +103,10 @@ def _merged(outer: Project, inner: Project) -> Project:
 
 
 def push_filters(plan: Node) -> Node:
-    """Conditions move towards the sources. Projections are merged on the way, so that a condition passes one of them and not each."""
+    """Conditions move towards the sources.
+
+    Projections are merged on the way, so that a condition passes one of them and not each.
+    """
     merge = Merging()
 
     def rule(node: Node) -> Node:

@@ -25,8 +25,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.secretive import secretive
-from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.source import LookupSource, Request, secretive
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 NO_MATCH = "SS670"
 PROCESSING_TIME = "SS671"

@@ -18,7 +18,7 @@ from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.type_inference import Types
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 def apart_from(right: Scope, left: Scope) -> Scope:

@@ -38,7 +38,7 @@ from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.join import Equality, Join
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 _KINDS = {
     ("", ""): JoinKind.INNER,

@@ -28,7 +28,7 @@ from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 _FORM = "LATERAL takes one SELECT, and ON TRUE."
 _KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})

@@ -39,8 +39,7 @@ from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip, SkipTo
+from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
 
 WRONG_ORDER, WRONG_VARIABLE, WRONG_CALL, WRONG_PATTERN = "SS680", "SS681", "SS682", "SS683"
 ENDLESS, WRONG_SKIP, WRONG_TIME = "SS684", "SS685", "SS687"

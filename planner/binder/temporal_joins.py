@@ -23,7 +23,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 NO_VERSIONS = "SS655"
 NO_KEY = "SS656"

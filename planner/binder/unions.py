@@ -13,7 +13,7 @@ from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.types import DataType
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 Branch = tuple[Relation, exp.Expr]
 

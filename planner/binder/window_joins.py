@@ -16,7 +16,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 def window_join(

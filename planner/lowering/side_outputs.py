@@ -27,8 +27,7 @@ from sqlstream.planner.operators.lookup import failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
-from sqlstream.udfs.spark.batches import Batches
-from sqlstream.udfs.spark.side_rows import SideRows
+from sqlstream.udfs.spark.batches import Batches, SideRows
 
 
 def main_rows(rows: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, trac
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, FieldsRead
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 @dataclass(frozen=True)

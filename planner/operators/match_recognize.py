@@ -16,8 +16,7 @@ from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.properties import StateDescription, WaitsFor
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip
+from sqlstream.udfs.match.automaton import Automaton, Skip
 
 
 @dataclass(frozen=True)

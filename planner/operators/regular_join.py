@@ -13,7 +13,7 @@ from sqlstream.planner.fields import Schema
 from sqlstream.planner.node import cached_per_node
 from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import StateDescription, expiry_text
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 Names = frozenset[str]
 

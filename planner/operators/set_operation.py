@@ -11,7 +11,7 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Provenance, Schema
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.udfs.barriers.alignment import MarkKind
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
-from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.exchange import CLOCK
 
 _TIME = "__held_time"

@@ -12,8 +12,7 @@ from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.inputs import InputField
 from sqlstream.planner.lowering.columnar.operator import Above, Running
 from sqlstream.planner.node import Link
-from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.handover import Handed, Handover
+from sqlstream.udfs.exchange import CLOCK, Handed, Handover
 from sqlstream.udfs.kernel import KEY_HASH
 
 

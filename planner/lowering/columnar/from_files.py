@@ -17,7 +17,7 @@ from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.physical.steps import FilesToRead, Operator
 from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 

@@ -25,8 +25,7 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.state.living import Living
 

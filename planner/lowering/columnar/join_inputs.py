@@ -22,7 +22,7 @@ from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.operators.join import Join
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 
 _SIDES = ("left", "right")

@@ -25,8 +25,7 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.lookup.deferred import DeferredLookups
-from sqlstream.udfs.lookup.remembered import RememberedLookups
+from sqlstream.udfs.lookup.deferred import DeferredLookups, RememberedLookups
 from sqlstream.udfs.state.living import Living
 
 _HELD = "__held"

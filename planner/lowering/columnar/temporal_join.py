@@ -10,7 +10,7 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.present import PresentJoinKernel
 from sqlstream.udfs.joins.temporal import TIME, TemporalJoinKernel
 

@@ -9,14 +9,7 @@ from pyspark.sql import Column, DataFrame
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import (
-    InputField,
-    inputs_of,
-    key,
-    kinds_of,
-    passed_on,
-    with_key_hash,
-)
+from sqlstream.planner.lowering.columnar.inputs import InputField, inputs_of, key, kinds_of, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -28,7 +21,7 @@ from sqlstream.planner.node import Link
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.handover import Handed
+from sqlstream.udfs.exchange import Handed
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 

@@ -21,20 +21,11 @@ from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from tests.differential.without_spark.columns import (
-    NotHere,
-    arrow_type,
-    kind_items,
-    micros,
-    quoted,
-    renamed,
-    sql_of,
-)
+from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 

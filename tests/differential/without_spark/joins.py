@@ -14,25 +14,17 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Step
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.interval import TIME as JOIN_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Bounds
+from sqlstream.udfs.joins.pairs import Bounds, Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.temporal import TIME as VERSION_TIME
 from sqlstream.udfs.joins.temporal import TemporalJoinKernel
 from sqlstream.udfs.joins.window import END as WINDOW_CLOSES
 from sqlstream.udfs.joins.window import WindowJoinKernel
 from sqlstream.udfs.kernel import Domain, Kernel
-from tests.differential.without_spark.columns import (
-    NotHere,
-    kind_items,
-    micros,
-    quoted,
-    renamed,
-    sql_of,
-)
+from tests.differential.without_spark.columns import NotHere, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 

@@ -17,18 +17,9 @@ from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
-from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.windowed import WindowTopNKernel
-from tests.differential.without_spark.columns import (
-    NotHere,
-    arrow_type,
-    kinds_of,
-    micros,
-    numbered,
-    renamed,
-)
+from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
+from sqlstream.udfs.top_n.order import Order, Ranking
+from tests.differential.without_spark.columns import NotHere, arrow_type, kinds_of, micros, numbered, renamed
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 

@@ -11,8 +11,8 @@ from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.udfs.changes.set_kinds import SetKind
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.changes import SetKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.spark.watermark import Watermark
 from tests.planner.plans import physical
 from tests.streams import in_order, item, scan, sql, table, timed

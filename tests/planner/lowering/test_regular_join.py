@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.columnar.join_inputs import with_hash
 from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from tests.streams import in_order, scan, sql, table
 

@@ -20,8 +20,8 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.rewriting import conjuncts, has_subquery, is_repeatable, node_of, over_children
+from sqlstream.planner.expressions import conjuncts, has_subquery, is_repeatable, node_of, over_children
+from sqlstream.planner.fields import field_of
 from sqlstream.planner.suggestions import did_you_mean
 
 VIEW = "of_view"

@@ -20,9 +20,9 @@ from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.expressions import conjuncts, node_of, sql
 from sqlstream.planner.nodes import Filter, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.rewriting import conjuncts, node_of, sql
 from sqlstream.plans import plan_of
 from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType, from_sqlglot
 from sqlstream.workspace import Workspace

@@ -25,8 +25,8 @@ from sqlstream.planner.batch import resolve, spark_text
 from sqlstream.planner.batch.decision import streaming_clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.rewriting import node_of
 from sqlstream.statements.checking import changes_from_flink, check_script
 from sqlstream.workspace import Workspace
 

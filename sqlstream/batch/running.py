@@ -22,11 +22,10 @@ from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import SparkText, conditions_of, spark_text
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.fields import Item
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.expressions import conjunction, node_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
-from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, engine_of, plan_of, require_sources
 from sqlstream.results import Columns
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job, JobRuntime
     from sqlstream.runner import Runner
+
 
 # --- tables ---------------------------------------------------------------------------------------------------
 

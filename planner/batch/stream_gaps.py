@@ -21,13 +21,13 @@ from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.respelling import spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
+from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
-from sqlstream.planner.rewriting import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.udfs.joins import JoinKind

@@ -15,7 +15,7 @@ from sqlstream.jobs.lifecycle.failure import is_cancellation
 from sqlstream.jobs.lifecycle.job import JobState
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.jobs.reports.share_done import Share, tasks_done
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from sqlstream.planner.batch import SparkText, spark_text
 from sqlstream.planner.rewriting import node_of
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.types import from_spark
 from sqlstream.udfs.hiding import hiding, without_secrets
 

@@ -125,7 +125,7 @@ def command(
 
 
 def _selection(words: str | None) -> Callable[[str], bool]:
-    from sqlstream.testing.selection import selection
+    from sqlstream.testing.suite import selection
 
     try:
         return selection(words) if words is not None else lambda name: True
@@ -160,8 +160,7 @@ class _Run:
 
     def all(self, items: Sequence[Item]) -> bool:
         """Run the tests and write the reports. True where one fails."""
-        from sqlstream.testing.junit import write_junit
-        from sqlstream.testing.report import Summary
+        from sqlstream.testing.report import Summary, write_junit
         from sqlstream.testing.suite import run_items
 
         with working("running tests") as status:

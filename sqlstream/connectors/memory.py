@@ -24,7 +24,7 @@ from sqlstream.connectors.keyed_rows import newest, replace_rows
 from sqlstream.errors import UnsupportedError
 from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.spark.connect import shares_files
+from sqlstream.spark.running import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

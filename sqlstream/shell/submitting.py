@@ -35,7 +35,7 @@ from sqlstream.shell.failures import name_in_statement, submitted_failure
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.materialized_views import declared_materialized, insert_of
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
-from sqlstream.views.folders import checkpoints_of_views
+from sqlstream.views.state import checkpoints_of_views
 from sqlstream.workspace import Workspace
 
 NOT_STARTED = "SS462"

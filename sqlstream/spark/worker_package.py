@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream import version
 from sqlstream.errors import ExecutionError
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.user_folders import cache_folder, made, temporary_folder
 
 if TYPE_CHECKING:

@@ -124,8 +124,8 @@ class GoldenItem(pytest.Item):
         self.file.bless(self.index, outcome.lines)
 
     def _difference(self, outcome: Outcome) -> str:
-        from sqlstream.testing.failure_text import failure_text
-        from sqlstream.testing.golden_cause import cause_of
+        from sqlstream.testing.golden import cause_of
+        from sqlstream.testing.golden_stream import failure_text
 
         cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
         return failure_text(outcome, cause)

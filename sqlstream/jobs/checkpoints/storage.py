@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
 from sqlstream.jobs.checkpoints.damage import cannot_read, damaged, refused_writes_told
-from sqlstream.spark.connect import shares_files
+from sqlstream.spark.running import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,9 +17,9 @@ from sqlstream.jobs.lifecycle.file_refusals import vanished as out_of_reach
 from sqlstream.jobs.records.record import working_elsewhere
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
 from sqlstream.planner.lowering.too_deep import too_deep_for_spark
-from sqlstream.spark.gone import is_spark_gone
 from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
+from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
 from sqlstream.udfs.readable_files import unreadable, vanished

@@ -15,7 +15,7 @@ from sqlstream.jobs.lifecycle.epochs import under_way, wait_for_all_there_is, wa
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.reports.progress import Progress, advanced, cut_in
 from sqlstream.jobs.reports.waiting import Waiting
-from sqlstream.spark.gone import is_spark_gone
+from sqlstream.spark.running import is_spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

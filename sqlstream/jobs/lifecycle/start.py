@@ -32,7 +32,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
 from sqlstream.results import columns_of
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.user_folders import temporary_folder
 
 if TYPE_CHECKING:

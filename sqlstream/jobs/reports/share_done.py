@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors import connector
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.planner.nodes import Node, Scan
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

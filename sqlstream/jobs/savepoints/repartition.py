@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,8 +24,7 @@ from sqlstream.planner.binder import bind_table
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.sinks import without_nulls
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.case_run import Different
-from sqlstream.testing.cases import NotDriven
+from sqlstream.testing.cases import Different, NotDriven
 from sqlstream.testing.spark import local_spark
 from sqlstream.udfs.kernel import ROW_KIND
 

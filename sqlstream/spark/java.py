@@ -1,10 +1,11 @@
-"""Is there a Java that Spark can run on? ``python -m sqlstream.java`` answers with its exit status.
+"""Is there a Java that Spark can run on? ``python -m sqlstream.spark.java`` answers with its exit status.
 
 Imports nothing but the standard library, so that it answers before anything is installed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.user_folders import cache_folder, is_there
 
 OLDEST_JAVA = 17
 _INSTALL = (
@@ -66,3 +68,53 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# --- the JVM's classes, loaded and checked once and kept in a file, with which Spark starts faster: where that file i
+# ``sqlstream.class_archive`` makes it; every local session uses it from then on. The JVM checks that Java and all jars
+# are the same, and does without the archive if not.
+
+
+COMMAND = "python -m sqlstream.class_archive"
+QUIET = "-Xlog:cds=off -Xlog:class+path=off"
+"""An archive that does not fit is no news."""
+
+_SLOW_SECONDS = 3.0
+
+
+def archive_file() -> Path | None:
+    """The archive for this Spark and this Java, if there is one; None where the user has no cache."""
+    import pyspark
+
+    folder = cache_folder()
+    if folder is None:
+        return None
+    installation = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
+    return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(installation.encode()).hexdigest()[:12]}.jsa"
+
+
+def jvm_options() -> str:
+    """The options with which a JVM uses the archive; empty where there is none."""
+    archive = archive_file()
+    return f"-XX:SharedArchiveFile={archive} {QUIET}" if archive is not None and is_there(archive) else ""
+
+
+def advice(seconds: float) -> str | None:
+    """The advice that an archive would have made Spark's start of so many seconds faster; given once for a Spark and
+    a Java.
+
+    None where there is an archive, where the start was fast, and where it could not be remembered that the advice
+    was given.
+    """
+    archive = archive_file()
+    if archive is None:
+        return None
+    said = archive.with_suffix(".advised")
+    if seconds < _SLOW_SECONDS or is_there(archive) or is_there(said):
+        return None
+    try:
+        said.parent.mkdir(parents=True, exist_ok=True)
+        said.touch()
+    except OSError:
+        return None
+    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, about halves that. (This is said once.)'

@@ -30,18 +30,21 @@ __all__ = [
     "start_job",
 ]
 
-_MODULES = {
-    "checkpoints.checkpoint": ("checkpoint_exists", "run_of"),
-    "lifecycle.job": ("Job", "JobState"),
-    "lifecycle.runtime": ("JobRuntime", "Sources"),
-    "lifecycle.start": ("start_job",),
-    "records.recorded_job": ("RecordedJob", "recorded_jobs"),
-    "reports.progress": ("Progress",),
+_HOMES = {
+    "Job": "sqlstream.jobs.lifecycle.job",
+    "JobRuntime": "sqlstream.jobs.lifecycle.runtime",
+    "JobState": "sqlstream.jobs.lifecycle.job",
+    "Progress": "sqlstream.jobs.reports.progress",
+    "RecordedJob": "sqlstream.jobs.records.recorded_job",
+    "Sources": "sqlstream.jobs.lifecycle.runtime",
+    "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
+    "recorded_jobs": "sqlstream.jobs.records.recorded_job",
+    "run_of": "sqlstream.jobs.checkpoints.checkpoint",
+    "start_job": "sqlstream.jobs.lifecycle.start",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

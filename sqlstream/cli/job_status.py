@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.progress import exceptions_of
-from sqlstream.jobs.reports.sizes import size_text
+from sqlstream.jobs.reports.progress import size_text
 from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
-    from sqlstream.jobs.reports.progress import Progress
-    from sqlstream.jobs.reports.share_done import Share
+    from sqlstream.jobs.reports.progress import Progress, Share
 
 RATE_SECONDS = 5.0
 _SHARE_SECONDS = 0.5

@@ -18,7 +18,7 @@ from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
-    from sqlstream.jobs.records.submitted_job import SubmittedJob
+    from sqlstream.jobs.records.submissions import SubmittedJob
     from sqlstream.jobs.reports.plan_figures import PlanFigures
     from sqlstream.results import Rows
 
@@ -138,8 +138,7 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
 @click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end.")
 def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
     """Show the plan of a job with live rates, as a page. Prints its address."""
-    from sqlstream.jobs.reports.plan_figures import PlanFigures
-    from sqlstream.jobs.reports.plan_page import FIGURES, figures_of, page_of
+    from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
     from sqlstream.local_page import LocalPage
 
     shown = _job(job, directory)
@@ -200,8 +199,7 @@ def remove_job(job: str) -> None:
 
     That is its script and its log, and its checkpoint where the job was given no directory for it.
     """
-    from sqlstream.jobs.records.submissions import remove_submission
-    from sqlstream.jobs.records.submitted_job import STARTING, SubmittedJob
+    from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission
 
     ended = _job(job, None)
     assert isinstance(ended, SubmittedJob)
@@ -257,7 +255,7 @@ def _jobs(directory: str | None) -> tuple[RecordedJob | SubmittedJob, ...]:
     """Those of a directory, or else those that the user has submitted."""
     from sqlstream.jobs import recorded_jobs
     from sqlstream.jobs.checkpoints.storage import local_storage_at
-    from sqlstream.jobs.records.submitted_job import submitted_jobs
+    from sqlstream.jobs.records.submissions import submitted_jobs
 
     if directory is None:
         return submitted_jobs()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlstream.batch.run import BatchRun
-from sqlstream.jobs.reports.waiting import waiting_text
+from sqlstream.jobs.reports.progress import waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.suggestions import counted
 from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.job import Job
-    from sqlstream.jobs.reports.lookups import LookupTotals
+    from sqlstream.jobs.reports.counts import LookupTotals
     from sqlstream.jobs.reports.progress import Progress
 
 

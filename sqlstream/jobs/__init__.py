@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.job import Job, JobState
     from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
     from sqlstream.jobs.lifecycle.start import start_job
-    from sqlstream.jobs.records.recorded_job import RecordedJob, recorded_jobs
+    from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
     from sqlstream.jobs.reports.progress import Progress
 
 __all__ = [
@@ -35,10 +35,10 @@ _HOMES = {
     "JobRuntime": "sqlstream.jobs.lifecycle.runtime",
     "JobState": "sqlstream.jobs.lifecycle.job",
     "Progress": "sqlstream.jobs.reports.progress",
-    "RecordedJob": "sqlstream.jobs.records.recorded_job",
+    "RecordedJob": "sqlstream.jobs.records.requests",
     "Sources": "sqlstream.jobs.lifecycle.runtime",
     "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
-    "recorded_jobs": "sqlstream.jobs.records.recorded_job",
+    "recorded_jobs": "sqlstream.jobs.records.requests",
     "run_of": "sqlstream.jobs.checkpoints.checkpoint",
     "start_job": "sqlstream.jobs.lifecycle.start",
 }

@@ -9,8 +9,7 @@ from threading import Event, Lock, Thread
 from sqlstream.batch.run import BatchRun
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.records.record import LOST
-from sqlstream.jobs.records.submissions import Submission
-from sqlstream.jobs.records.submitted_job import SubmittedJob, submitted_job
+from sqlstream.jobs.records.submissions import Submission, SubmittedJob, submitted_job
 
 _LOOK_SECONDS = 0.5
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -24,7 +24,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs import Job
-from sqlstream.jobs.records.submitted_job import submitted_jobs
+from sqlstream.jobs.records.submissions import submitted_jobs
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session

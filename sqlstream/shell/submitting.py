@@ -15,17 +15,18 @@ from sqlstream.folders import JobName, insert_name, set_name
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.checkpoints.storage import local_storage_at
-from sqlstream.jobs.records.processes import process_here
+from sqlstream.jobs.records.record import process_here
 from sqlstream.jobs.records.submissions import (
     Submission,
+    SubmittedJob,
     checkpoints_of_submitted,
     exit_file,
     log_of,
     new_folder,
     script_of,
+    submitted_job,
     write_submission,
 )
-from sqlstream.jobs.records.submitted_job import SubmittedJob, submitted_job
 from sqlstream.planner.catalog import Table
 from sqlstream.plans import Root
 from sqlstream.secrets import shown_script

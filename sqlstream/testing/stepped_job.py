@@ -11,17 +11,16 @@ from sqlstream.connectors import Environment
 from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
-from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_watermarks
-from sqlstream.jobs.lifecycle.clock import Clock
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.reports.progress import late_rows, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
-from sqlstream.jobs.savepoints.repartition import repartition
+from sqlstream.jobs.savepoints.restore import repartition
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet

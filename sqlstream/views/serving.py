@@ -18,8 +18,7 @@ from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.records.record import JobRecord
-from sqlstream.jobs.reports.plan_figures import PlanFigures
-from sqlstream.jobs.reports.plan_page import FIGURES, figures_of, page_of
+from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
 from sqlstream.local_page import Answer, LocalPage
 from sqlstream.secrets import shown_script
 from sqlstream.statements.materialized_views import MaterializedView, materialized_named

@@ -15,10 +15,9 @@ from sqlstream.connectors.filesystem import local_path
 from sqlstream.connectors.upsert_files import ROWS, is_foreign
 from sqlstream.errors import ExecutionError
 from sqlstream.grammar import nodes, to_sql
-from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
-from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.jobs.records.processes import Process
+from sqlstream.jobs.checkpoints.storage import Storage, damaged
+from sqlstream.jobs.records.record import Process
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import Settings
 from sqlstream.udfs.texts import json_of

@@ -11,8 +11,8 @@ import pytest
 from sqlstream import class_archive
 from sqlstream.errors import ExecutionError
 from sqlstream.folders import Folders
+from sqlstream.jobs.checkpoints.own_files import claim_at
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.records.claim import claim_at
 from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file
 from sqlstream.spark import java, worker_package
 from sqlstream.spark import log as spark_log

@@ -17,8 +17,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.checkpoints.damage import cannot_read
-from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
+from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, cannot_read
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.firing import UserTrigger
 from sqlstream.planner.nodes import Node

@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokens import Token, TokenType
 
-from sqlstream.arguments import Arguments as ArgumentsArguments
 from sqlstream.arguments import with_arguments
-from sqlstream.dbapi.exceptions import Error, Warning, raised_as, raising
+from sqlstream.dbapi.exceptions import Error, Warning, raised_as, raising  # noqa: A004
 from sqlstream.dbapi.type_objects import Column, described
 from sqlstream.errors import BindError, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar.script import tokenize
 from sqlstream.query import Query
 from sqlstream.results import Rows, rows_of
 
-# --- ``executemany``: one INSERT of many rows where the statement is one of a single row, because each is a job --
+# --- executemany -----------------------------------------------------------------------------------------------
 
 
 _ROWS_AT_ONCE = 1000
 """So many rows are parsed and planned in about a second."""
 
 
-def statements_for(
-    operation: str, rows: Iterable[ArgumentsArguments]
-) -> Iterator[tuple[str, ArgumentsArguments | None, int]]:
+def statements_for(operation: str, rows: Iterable[Arguments]) -> Iterator[tuple[str, Arguments | None, int]]:
     """Statements with their parameters that do ``operation`` for all rows, and of how many rows each is."""
     values = _row_of_values(operation)
     if values is None:
@@ -39,7 +36,7 @@ def statements_for(
         yield head + ", ".join(_filled(operation, group, row) for row in chunk) + tail, None, len(chunk)
 
 
-def _filled(operation: str, group: str, row: ArgumentsArguments) -> str:
+def _filled(operation: str, group: str, row: Arguments) -> str:
     try:
         return with_arguments(group, row)
     except SqlStreamError:

@@ -138,7 +138,7 @@ def _of_word(word: str) -> list[TextPiece]:
     return url_pieces(word) if "://" in word else [TextPiece(word)]
 
 
-# --- secrets that are known, to be hidden in texts of others -----------------------------------------------------
+# --- Known secrets, hidden in texts of others ------------------------------------------------------------------
 
 
 _LONG = 8
@@ -233,9 +233,9 @@ def _unescaped(secret: str) -> str:
     return decoded if isinstance(decoded, str) else secret
 
 
-# --- SQL text as messages may show it ----------------------------------------------------------------------------
-# A text with a mistake is no SQL: the mistake may stand just where a password does. What follows the name of a secret is
-# hidden however that is written. So are passwords in URLs, wherever they stand.
+# --- SQL text in messages --------------------------------------------------------------------------------------
+# A text with a mistake is no SQL: the mistake may stand just where a password does. What follows the name of a secret
+# is hidden however that is written. So are passwords in URLs, wherever they stand.
 
 
 _BETWEEN = "'\"` \t\r\n"

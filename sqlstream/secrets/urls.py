@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# --- texts cut into pieces that are shown and pieces that are secret ---------------------------------------------
+# --- Texts cut into public and secret pieces -------------------------------------------------------------------
 
 
 MASK = "******"
@@ -235,7 +235,7 @@ def _fragment(text: str) -> Iterator[TextPiece]:
         yield TextPiece(text[1:], secret=True)
 
 
-# --- bodies of requests, JSON with places for columns: values are secret but for those known to be harmless ------
+# --- Bodies of requests: values are secret unless they are known to be harmless --------------------------------
 
 
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\],:\s\"]+")

@@ -66,13 +66,10 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-# --- the JVM's classes, loaded and checked once and kept in a file, with which Spark starts faster: where that file i
-# ``sqlstream.class_archive`` makes it; every local session uses it from then on. The JVM checks that Java and all jars
-# are the same, and does without the archive if not.
+# --- The class archive -------------------------------------------------------------------------------------------
+# The classes of the JVM, loaded and verified once and stored in a file, with which Spark starts faster. The module
+# ``sqlstream.class_archive`` makes the file, and every local session uses it from then on. The JVM checks that Java and
+# all jars are the same, and ignores the archive if not.
 
 
 COMMAND = "python -m sqlstream.class_archive"
@@ -118,3 +115,7 @@ def advice(seconds: float) -> str | None:
     except OSError:
         return None
     return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, about halves that. (This is said once.)'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -35,7 +35,7 @@ from sqlstream.spark.worker_package import send_package
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# --- the end of the JVM that this process has started ------------------------------------------------------------
+# --- The end of the JVM that this process has started ----------------------------------------------------------
 
 
 MOST_SECONDS = 20.0

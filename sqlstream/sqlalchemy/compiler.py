@@ -188,7 +188,7 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return self.preparer.quote_schema(statement.element)
 
 
-# --- types of SQLAlchemy as CREATE TABLE and CAST spell them -----------------------------------------------------
+# --- Types in CREATE TABLE and CAST ----------------------------------------------------------------------------
 
 
 # ruff: noqa: N802, N815 — SQLAlchemy looks methods up by these names

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlstream.dbapi import Connection
     from sqlstream.session import Session
 
-# --- URLs: ``sqlstream://`` in the process, ``sqlstream:///folder?profile=test`` of a project --------------------
+# --- URLs: sqlstream:// in this process, sqlstream:///folder?profile=test for a project ------------------------
 
 
 _KEYS = ("catalog", "database", "profile", "spark")

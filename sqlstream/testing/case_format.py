@@ -225,7 +225,7 @@ def cases_root(directory: Path) -> Path:
     return next(marked, start if start.is_dir() else start.parent)
 
 
-# --- do rows say the same? Values of case files (JSON) against values of a job, with a tolerance for floating point
+# --- Comparison of JSON values with the values of a job --------------------------------------------------------
 
 
 _EPOCH = datetime(1970, 1, 1)

@@ -32,7 +32,7 @@ from sqlstream.testing.values import Change, merge
 if TYPE_CHECKING:
     from sqlstream.session import Session
 
-# --- one case: its steps on a ``StreamTest``, its output against what it expects ---------------------------------
+# --- One case --------------------------------------------------------------------------------------------------
 
 
 class Different(Exception):

@@ -23,7 +23,7 @@ from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import StreamTest
 from sqlstream.testing.tested_session import define_mocked
 
-# --- A parsed statement as text, for ``parse`` blocks: its SQL on one line, then its streaming clauses as nodes --
+# --- Syntax as text, for parse blocks --------------------------------------------------------------------------
 
 
 def syntax_lines(sql: str) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def _runs(steps: int, starts: Iterable[int]) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(bounds)]
 
 
-# --- which row of a step that brings several is the one after which the first difference came out ----------------
+# --- The row that causes a difference --------------------------------------------------------------------------
 
 
 _MOST_ROWS = 30

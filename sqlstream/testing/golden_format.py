@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-# --- the words behind ``stream`` in golden files: what is compared, and how --------------------------------------
+# --- Options of stream blocks ----------------------------------------------------------------------------------
 
 
 TABLE = "table"

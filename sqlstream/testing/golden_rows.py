@@ -162,9 +162,9 @@ def _close(one: Any, other: Any, tolerance: float) -> bool:
     return bool(one == other)
 
 
-# --- rows of tests in files: CSV with a header, JSON lines, Parquet; columns are found by their names ------------
-# A column ``row_kind`` says which kind each row has, where the table has no such column of its own; without it all are
-# +I. In CSV values are spelled as in golden files, an empty field is NULL.
+# --- Files of rows: CSV with a header, JSON lines, Parquet -----------------------------------------------------
+# A column ``row_kind`` says which kind each row has, where the table has no such column of its own; without it all
+# are +I. In CSV values are spelled as in golden files, an empty field is NULL.
 
 
 ROW_KIND_COLUMN = "row_kind"

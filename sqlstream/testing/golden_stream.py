@@ -265,7 +265,7 @@ def _input_line(table: str, change: Change, types: Sequence[DataType]) -> str:
     return f"{'' if kind == '+I' else f'{kind} '}{table}  {spell_row(values, types)}"
 
 
-# --- A difference as people read it: the step, the row that caused it, expected and actual rows as a table -------
+# --- Differences as text ---------------------------------------------------------------------------------------
 
 
 _SAME_BEFORE = 3

@@ -96,7 +96,7 @@ def _below_sql(count: int) -> str:
     return f"   {count} below SQL" if count else ""
 
 
-# --- results as JUnit XML, which systems of continuous integration show ------------------------------------------
+# --- JUnit XML -------------------------------------------------------------------------------------------------
 
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

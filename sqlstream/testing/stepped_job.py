@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
 
-# --- what a test has said and its job has not seen yet: kept together for as long as one micro-batch shows no differe
-# A micro-batch costs a fifth of a second, so rows and watermarks are collected and go out at once. That is safe because
-# of when watermarks are compared: rows are judged by the watermark that the batch before left, and windows close, after
-# all rows of the batch, by the watermark that the batch itself reaches. So a watermark followed by a row may share a
-# batch exactly if the row would have been judged the same way after it:
+# --- Buffered steps --------------------------------------------------------------------------------------------
+# A micro-batch costs a fifth of a second, so rows and watermarks are buffered for as long as one micro-batch gives the
+# same results as several. That depends on when watermarks are compared: rows are judged by the watermark that the batch
+# before left, and windows close, after all rows of the batch, by the watermark that the batch itself reaches. So a
+# watermark followed by a row may share a batch exactly if the row would have been judged the same way after it:
 #
 # * A row later than the watermark W is late for nothing, because its windows end after W.
 # * Nor does it extend a session that W has closed, if it is later than W + 1 ms: a session closes at W >= end - 1 ms
 #   and takes up rows until its end.
-# * Nor does it belong among rows that came out at W because no earlier row, or no partner, comes any more.
+# * Nor does it belong among rows that came out at W because no earlier row, or no partner, is expected.
 #
-# Any other row waits until the watermark before it has gone out, with all rows of its call: the rows of a call are judged
-# by what came before the call, as a job judges those of a micro-batch. The watermark is the least of those of all tables
-# that have one. Operators that update results row by row, or act at each step of the clock, see the difference between
-# one batch and two: for them ``joint`` is False and only the rows of one step go together, which they take in order of
-# arrival.
+# Any other row waits until the watermark before it has gone out, with all rows of its call: the rows of a call are
+# judged by what came before the call, as a job judges those of a micro-batch. The watermark is the least of those of
+# all tables that have one. Operators that update results row by row, or act at each step of the clock, see the
+# difference between one batch and two: for them ``joint`` is False and only the rows of one step go together, which
+# they take in order of arrival.
 
 
 Arrival = tuple[tuple[Any, ...], int, str]

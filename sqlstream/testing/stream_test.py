@@ -28,7 +28,7 @@ from sqlstream.types import DataType
 if TYPE_CHECKING:
     from sqlstream.testing.stepped_job import Flush
 
-# --- counting late rows: the columnar gear does, on Spark's own operators exactly as far as their numbers go -----
+# --- Late rows: counted by kernels, and as far as possible on native operators ---------------------------------
 # Spark counts what it drops behind the partial aggregation: rows of one key and window are one, and a row of several
 # windows counts in each that has closed. A row that is alone in its micro-batch shows what became of it: it was late
 # for all its windows exactly if something was dropped and no state was written.

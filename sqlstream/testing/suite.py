@@ -64,7 +64,7 @@ class How:
         return LocalSession(self.settings, self.project)
 
 
-# --- what there is --------------------------------------------------------------------------------------------
+# --- Items: the tests there are --------------------------------------------------------------------------------
 
 
 def files_with_tests(paths: Iterable[Path]) -> Iterator[Path]:
@@ -189,7 +189,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-# --- all of them ----------------------------------------------------------------------------------------------
+# --- All tests -------------------------------------------------------------------------------------------------
 
 OnResult = Callable[[Result], object]
 
@@ -228,7 +228,7 @@ def _run_share(share: Sequence[Item], how: How) -> list[Result]:
     return [run_item(item, how) for item in share]
 
 
-# --- ``-k``: which tests run, by words in their names: ``north and not (late or slow)``, in any case -------------
+# --- -k: tests by words in their names, such as "north and not (late or slow)", in any case --------------------
 
 
 Selects = Callable[[str], bool]

@@ -25,7 +25,7 @@ from sqlstream.testing.tested_session import SessionUnderTest, define_mocked
 from sqlstream.testing.values import Row, from_arrow, merge, spell_row, to_arrow
 from sqlstream.types import DataType
 
-# --- the rows of MOCK and EXPECTED: VALUES of literals are read as they are, all other queries are asked of Spark
+# --- Rows of MOCK and EXPECTED: literals are read here, all other queries by Spark -----------------------------
 
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")

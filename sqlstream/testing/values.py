@@ -173,7 +173,7 @@ def from_arrow(value: Any, kind: DataType) -> Any:
             return value
 
 
-# --- changelogs: rows with their kinds, and the table that they amount to ----------------------------------------
+# --- Changelogs ------------------------------------------------------------------------------------------------
 
 
 Change = tuple[Any, ...]
@@ -231,7 +231,7 @@ def _keyed(changes: Iterable[Change], key: Sequence[int]) -> dict[tuple[str, ...
     return rows
 
 
-# --- rows as one line of text: how golden files spell values, and how they read them back ------------------------
+# --- Text: how golden files spell rows, and how they are read back ---------------------------------------------
 # Columns are separated by two or more spaces. A value is spelled without quotes where that is unambiguous, else as a
 # JSON string; times on 1970-01-01 lose their date. ``read(spell(value, type), type) == value`` for every type.
 

@@ -212,7 +212,7 @@ def _name_of(served: _Served) -> str:
     return str(named.target) if isinstance(named, nodes.Insert) else "statement set"
 
 
-# --- the plans of served views with what their jobs count, for the page of ``sqlstream serve`` -------------------
+# --- Plans of views with the counts of their jobs --------------------------------------------------------------
 
 
 class PlanPages:
@@ -249,7 +249,7 @@ class PlanPages:
         return {"": page_of, FIGURES: figures_of}[what](figures) if what in ("", FIGURES) else None
 
 
-# --- the page of ``sqlstream serve``: one self-contained HTML page that refreshes itself, and the same as JSON ---
+# --- The page, as self-contained HTML that refreshes itself, and as JSON ---------------------------------------
 
 
 _PLANS = "/plans/"

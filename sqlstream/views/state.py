@@ -23,7 +23,7 @@ from sqlstream.settings import Settings
 from sqlstream.udfs.texts import json_of
 from sqlstream.user_folders import made, state_folder
 
-# --- where materialized views keep what outlives a session: checkpoints, and the embedded database ---------------
+# --- Folders ---------------------------------------------------------------------------------------------------
 
 
 NO_FOLDER = "SS484"
@@ -93,7 +93,7 @@ def write_state(storage: Storage, state: ViewState) -> None:
     storage.write(FILE, json.dumps(asdict(state), indent=1))
 
 
-# --- the tables that views are kept in, as far as their connectors differ ----------------------------------------
+# --- Tables of views, as far as connectors differ --------------------------------------------------------------
 
 
 def is_there(table: Table) -> bool:
@@ -131,7 +131,7 @@ def remove(table: Table) -> None:
     return None
 
 
-# --- the address of the PostgreSQL server that views are kept in by default, for their tables to name ------------
+# --- The embedded PostgreSQL server ----------------------------------------------------------------------------
 
 
 _REFERENCE = f"${{{VIEWS_URL}}}"

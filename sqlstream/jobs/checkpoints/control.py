@@ -89,7 +89,7 @@ def _folder(table: str) -> str:
     return f"control/{as_segment(table)}"
 
 
-# --- the clock of processing time: control rows, at an interval, for as long as a job runs -----------------------
+# --- The clock of processing time ------------------------------------------------------------------------------
 
 
 GIVE_UP_SECONDS = 30.0

@@ -143,7 +143,7 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
             yield f'option "{key}"', value.rstrip("/") if key == "path" else value
 
 
-# --- whether a query may go on with the state of another: part by part, by what the state depends on -------------
+# --- Comparison: whether a query may continue with the state of another ----------------------------------------
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None
     return None
 
 
-# --- how a job keeps its state: on which gear, in how many key groups, and together for operators on the same keys or
-# Its checkpoint fixes all of this.
+# --- State layout ----------------------------------------------------------------------------------------------
+# The engine, the number of key groups and which operators share a call are fixed by the checkpoint.
 
 
 OTHER_GEAR = repeating("SS424")

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sqlstream.connectors import Environment
     from sqlstream.planner.catalog import Table
 
-# --- notices where sinks have lost rows: ``sinks.json`` in the checkpoint records the places a job has written to
-# Some sinks keep a log beside the rows that says which of them count, as Spark's file sink does. Without it a job that
-# goes on would begin anew there, and all earlier rows would count no longer.
+# --- Written places of sinks (sinks.json) ----------------------------------------------------------------------
+# Some sinks keep a log beside the rows that says which of them count, as Spark's file sink does. Without it a job
+# that goes on would begin anew there, and all earlier rows would count no longer.
 
 
 SINKS_FILE = "sinks.json"
@@ -145,7 +145,7 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-# --- one start of a job at a time: a lock on a hidden file in its folder, which ends with the process that holds it
+# --- The lock on the folder of a job ---------------------------------------------------------------------------
 # The record of a job tells of those that run; two that start at the same moment both find no record.
 
 

@@ -20,7 +20,7 @@ from sqlstream.udfs.texts import json_of, reason_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# --- the errors of files of a job: damaged, missing, not to be read, not to be written ---------------------------
+# --- Errors of files: damaged, missing, unreadable, not writable -----------------------------------------------
 
 
 DAMAGED = repeating("SS459")

@@ -78,10 +78,10 @@ def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
     return watermarks
 
 
-# --- sources without rows for so long hold no watermark back (``table.exec.source.idle-timeout``) ----------------
-# Of several sources the least watermark counts. One that is idle is lifted, by control rows, to the least of those that
-# are not; where all are idle, to the greatest of them, as in Flink. A source that has rows again counts again, and those
-# of its rows that are behind are late.
+# --- Idle sources ('table.exec.source.idle-timeout') -----------------------------------------------------------
+# Of several sources the least watermark counts. One that is idle is lifted, by control rows, to the least of those
+# that are not; where all are idle, to the greatest of them, as in Flink. A source that has rows again counts again,
+# and those of its rows that are behind are late.
 
 
 OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")

@@ -149,7 +149,7 @@ def _now_ms() -> float:
     return time.monotonic() * 1000
 
 
-# --- says whether open windows and timers fire at the end of a bounded input, or wait for the next run -----------
+# --- End of a bounded input ------------------------------------------------------------------------------------
 
 
 ROWS_AFTER_END = repeating("SS422")
@@ -178,9 +178,9 @@ def after_the_end() -> ExecutionError:
     )
 
 
-# --- restart strategies: whether a failed job starts again, and after how long. Flink's, with its names and defaults
-# Frozen data and pure functions: the time, in milliseconds, and the random number of a jitter are passed in. See Flink's
-# ``FixedDelay-``, ``ExponentialDelay-`` and ``FailureRateRestartBackoffTimeStrategy``.
+# --- Restart strategies ----------------------------------------------------------------------------------------
+# Frozen data and pure functions: the time, in milliseconds, and the random number of a jitter are passed in. See
+# Flink's ``FixedDelay-``, ``ExponentialDelay-`` and ``FailureRateRestartBackoffTimeStrategy``.
 
 
 @dataclass(frozen=True)

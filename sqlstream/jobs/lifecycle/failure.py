@@ -24,9 +24,9 @@ from sqlstream.udfs.listed_files import files_of
 from sqlstream.udfs.readable_files import unreadable
 from sqlstream.udfs.readable_files import vanished as readable_files_vanished
 
-# --- which files a micro-batch has read, for errors of rows that do not say where they come from -----------------
-# Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving conditions
-# down to the files. Spark's checkpoint lists the files of each micro-batch.
+# --- Files of a micro-batch ------------------------------------------------------------------------------------
+# Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving
+# conditions down to the files. Spark's checkpoint lists the files of each micro-batch.
 
 
 _SHOWN = 3
@@ -55,7 +55,7 @@ def _files(here: LocalStorage) -> list[str]:
     return []
 
 
-# --- spark's words for a file that the system refuses, of a sink or of a checkpoint, as an error that names it ---
+# --- Files that the operating system refuses -------------------------------------------------------------------
 
 
 REFUSED = "SS439"

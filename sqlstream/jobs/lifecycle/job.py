@@ -30,7 +30,7 @@ from sqlstream.jobs.reports.progress import Progress, Share, Waiting, share_done
 from sqlstream.jobs.savepoints import create_savepoint, default_savepoint, require_sink
 from sqlstream.udfs.hiding import without_secrets
 
-# --- A job that fails and starts again, as often and after as long as its restart strategy says ------------------
+# --- Restarts --------------------------------------------------------------------------------------------------
 
 
 _SLOW_STARTS = 2
@@ -85,7 +85,7 @@ class Restarts:
         return not self._stopping.wait(delay_ms / 1000)
 
 
-# --- savepoints of one job: where they go, and whether there can be any ------------------------------------------
+# --- Savepoints ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-# --- A query with LIMIT and no order ends when it has its rows, though its input goes on -------------------------
+# --- LIMIT without an order: the query ends when it has its rows -----------------------------------------------
 # What earlier runs have given of them stands in the state of the operator, which keeps the rows that it has counted.
 
 

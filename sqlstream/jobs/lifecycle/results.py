@@ -77,7 +77,7 @@ class ResultQueue:
                     return
 
 
-# --- results with Spark Connect, where Python of this process cannot see micro-batches: through Parquet files ----
+# --- Results through Spark Connect, stored as Parquet files ----------------------------------------------------
 
 
 _FILE = "__file"

@@ -19,7 +19,7 @@ from sqlstream.udfs.spark.call import AFTER_THE_END
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# --- micro-batches of a running query as epochs: whether one is under way, waiting until none is, asking for one -
+# --- Epochs ----------------------------------------------------------------------------------------------------
 
 
 _POLL_SECONDS = 0.05
@@ -255,7 +255,7 @@ class RunningQuery:
                 self.present = self.launch.start_after(query)
 
 
-# --- one run of a job, from its start to the end of its input: watched, flushed where that is wanted, and drained
+# --- One run of a job, from its start to the end of its input --------------------------------------------------
 
 
 _FIRST_PAUSE_S = 0.05

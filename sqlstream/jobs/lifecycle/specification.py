@@ -107,7 +107,7 @@ class JobSpecification:
     name: str | None = None
 
 
-# --- the settings of a session for a job: where it keeps its state, how it is executed, what its record says -----
+# --- Settings of a session for a job ---------------------------------------------------------------------------
 
 
 PAUSE_WITHOUT_CHECKPOINT = "SS540"

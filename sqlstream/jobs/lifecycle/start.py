@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from sqlstream.jobs.lifecycle.runtime import RunningOperator, Sources
 
-# --- the declared states of process functions, as text that is compared when a job goes on -----------------------
+# --- Declared states of process functions, as text -------------------------------------------------------------
 
 
 def declared_states(sources: Sources) -> Declared:
@@ -64,7 +64,7 @@ def _text(state: State[Any]) -> str:
     return f"{state.name} {type(state).__name__} of {types}" + (" with a time to live" if state.ttl_ms else "")
 
 
-# --- counts what waits or is kept in a checkpoint: Spark reads the state of its last epoch, kernels tell what is in i
+# --- Rows in the state of a checkpoint -------------------------------------------------------------------------
 
 
 _MICROS = 1000

@@ -21,7 +21,7 @@ from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.reports.progress import Progress, progress_from_json
 from sqlstream.udfs.texts import json_of
 
-# --- which process runs a job, and whether it is still there -----------------------------------------------------
+# --- The process of a job --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def _no_reply(storage: Storage, request: Request, error: Exception) -> Execution
     return ExecutionError(NO_ANSWER, message, detail=f"{type(error).__name__}: {error}", hint=hint)
 
 
-# --- jobs as their records tell of them: listed, described and asked from any process that sees their checkpoints
+# --- Jobs of other processes, known by their records -----------------------------------------------------------
 # Nothing here starts Spark where the checkpoints are files of this machine.
 
 

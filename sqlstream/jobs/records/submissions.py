@@ -164,8 +164,8 @@ def _private(folder: Path) -> Path:
     return folder
 
 
-# --- A job that a shell has submitted, as every process of the user's sees it: from its submission, and its record on
-# there is one.
+# --- Submitted jobs, as other processes of the user see them ---------------------------------------------------
+# They are known by their submission, and by their record as soon as there is one.
 
 
 STARTING = "STARTING"

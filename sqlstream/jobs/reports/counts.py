@@ -15,7 +15,7 @@ from sqlstream.planner.lowering.columnar.from_files import ROWS as FILES_ROWS
 from sqlstream.planner.lowering.statement_set import TABLES_METRIC
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.udfs.lookup import metrics
+from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
     return [int(value or 0) for value in values_of(metrics, names)]
 
 
-# --- how many rows a job has read, and a statement set has written to each of its tables -------------------------
+# --- Rows read and written -------------------------------------------------------------------------------------
 
 
 SOURCE_METRIC, ROWS = "source", "rows"
@@ -117,7 +117,7 @@ class CountedSources:
         return self.sources.implementation(function)
 
 
-# --- the requests and latencies of a job's lookups, from the metrics of Spark's micro-batches --------------------
+# --- Requests and latencies of lookups -------------------------------------------------------------------------
 
 
 _LOOKUP = "lookup"
@@ -135,22 +135,22 @@ class LookupTotals:
     @property
     def requests(self) -> int:
         """Sent to the source, each attempt."""
-        return self._count(metrics.REQUESTS)
+        return self._count(lookup_metrics.REQUESTS)
 
     @property
     def rows(self) -> int:
         """Rows with a key to ask for."""
-        return self._count(metrics.ANSWERS)
+        return self._count(lookup_metrics.ANSWERS)
 
     @property
     def hits(self) -> int:
         """Rows that the cache has answered."""
-        return self._count(metrics.HITS)
+        return self._count(lookup_metrics.HITS)
 
     @property
     def misses(self) -> int:
         """Rows that a cache was asked for in vain."""
-        return self._count(metrics.MISSES)
+        return self._count(lookup_metrics.MISSES)
 
     @property
     def hit_rate(self) -> float | None:
@@ -159,35 +159,35 @@ class LookupTotals:
 
     @property
     def retries(self) -> int:
-        return self._count(metrics.RETRIES)
+        return self._count(lookup_metrics.RETRIES)
 
     @property
     def timeouts(self) -> int:
-        return self._count(metrics.TIMEOUTS)
+        return self._count(lookup_metrics.TIMEOUTS)
 
     @property
     def errors(self) -> int:
         """Rows whose lookup failed."""
-        return self._count(metrics.ERRORS)
+        return self._count(lookup_metrics.ERRORS)
 
     @property
     def deferred(self) -> int:
         """Rows whose time was up and that went on waiting in state."""
-        return self._count(metrics.DEFERRED)
+        return self._count(lookup_metrics.DEFERRED)
 
     @property
     def max_in_flight(self) -> int:
         """The most requests of a task at the same time."""
-        return self._count(metrics.MAX_IN_FLIGHT)
+        return self._count(lookup_metrics.MAX_IN_FLIGHT)
 
     @property
     def latencies(self) -> Mapping[str, float]:
         """``p50``, ``p95`` and ``p99`` of the requests, in ms; empty before the first answer."""
-        return metrics.percentiles(self.counts)
+        return lookup_metrics.percentiles(self.counts)
 
     def __add__(self, other: LookupTotals) -> LookupTotals:
-        added = {name: self._count(name) + other._count(name) for name in metrics.NAMES}
-        added[metrics.MAX_IN_FLIGHT] = max(self.max_in_flight, other.max_in_flight)
+        added = {name: self._count(name) + other._count(name) for name in lookup_metrics.NAMES}
+        added[lookup_metrics.MAX_IN_FLIGHT] = max(self.max_in_flight, other.max_in_flight)
         return LookupTotals({name: count for name, count in added.items() if count})
 
 
@@ -197,7 +197,7 @@ def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
 
 
 def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
-    counts = zip(metrics.NAMES, counts_of(observed_metrics, metrics.NAMES), strict=True)
+    counts = zip(lookup_metrics.NAMES, counts_of(observed_metrics, lookup_metrics.NAMES), strict=True)
     return LookupTotals({name: count for name, count in counts if count})
 
 

@@ -189,7 +189,7 @@ def _size(entries: int, size: int) -> str:
     return f"{entries:,} entries, {size_text(size)}"
 
 
-# --- the page of a job's plan, and the figures that it asks for, as they are served ------------------------------
+# --- The page --------------------------------------------------------------------------------------------------
 
 
 FIGURES = "figures.json"

@@ -34,7 +34,7 @@ from sqlstream.udfs.waiting import Pending
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# --- words what waits in the checkpoint of a job that has paused at the end of its input -------------------------
+# --- Rows and timers that wait for the next run ----------------------------------------------------------------
 
 
 _WORDS = {
@@ -310,7 +310,7 @@ def watermark_of(text: str | None) -> int | None:
     return shifted - EPOCH_SHIFT_MS if shifted > 0 else None
 
 
-# --- how much of its work a bounded job has done, as far as somebody knows how much there is ---------------------
+# --- The finished share of a bounded job -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def tasks_done(spark: SparkSession, group: str) -> Share | None:
     return Share(sum(stage.numCompletedTasks for stage in active), total, "tasks") if total else None
 
 
-# --- sizes as people read them -----------------------------------------------------------------------------------
+# --- Sizes -----------------------------------------------------------------------------------------------------
 
 
 def size_text(size: int) -> str:

@@ -25,7 +25,7 @@ from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
 from sqlstream.udfs.texts import json_of
 from sqlstream.version import __version__
 
-# --- ``savepoint.json``: what a savepoint is a copy of, and its files with sizes and checksums. Written last -----
+# --- The manifest (savepoint.json), which is written last ------------------------------------------------------
 
 
 INVALID = "SS428"

@@ -192,11 +192,11 @@ def _is_checksum(name: str) -> bool:
     return name.startswith(".") or name.endswith(".crc")
 
 
-# --- whether the files are whole that a job goes on from, looked at before Spark reads any of them ---------------
-# Spark's file system writes a hidden file of checksums beside each file (Hadoop's ``ChecksumFileSystem``): one CRC32 for
-# each 512 bytes. Their number and the last one tell a file that has been cut off, however large it is, for the price of
-# two small reads; what is damaged in the middle Spark finds when it reads it. Files without checksums, those of restored
-# savepoints, are checked as far as they are logs, whose lines are JSON.
+# --- Damaged files ---------------------------------------------------------------------------------------------
+# Spark's file system writes a hidden file of checksums beside each file (Hadoop's ``ChecksumFileSystem``): one CRC32
+# for each 512 bytes. Their number and the last one tell a file that has been cut off, however large it is, for the
+# price of two small reads; what is damaged in the middle Spark finds when it reads it. Files without checksums, those
+# of restored savepoints, are checked as far as they are logs, whose lines are JSON.
 
 
 _HEADER = 8

@@ -35,7 +35,7 @@ from sqlstream.udfs.texts import json_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# --- names in savepoints, which may come from anywhere: each must be that of a file in the folder where it stands
+# --- File names in manifests: each must stay inside its folder -------------------------------------------------
 
 
 LEADS_OUT = "SS418"
@@ -93,7 +93,7 @@ def _leads_out(where: Path, name: str) -> ExecutionError:
     return ExecutionError(LEADS_OUT, message, detail="It would be read or written somewhere else.", hint=_HINT)
 
 
-# --- another number of partitions for the state of a stopped query. Spark does it, in a micro-batch without rows -
+# --- Another number of partitions ------------------------------------------------------------------------------
 
 
 NOT_SPREAD = "SS457"

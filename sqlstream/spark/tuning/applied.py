@@ -28,7 +28,7 @@ from sqlstream.user_folders import temporary_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# --- optimizations of Spark must not keep it from running: if one fails, a warning is logged and Spark goes on ---
+# --- Failures of an optimization -------------------------------------------------------------------------------
 
 
 T = TypeVar("T")
@@ -53,10 +53,10 @@ def guarded_context(key: str, context: AbstractContextManager[object]) -> Iterat
         yield
 
 
-# --- memory that Spark and its Python processes keep once they have it -------------------------------------------
-# A micro-batch asks for buffers of megabytes and frees them, thousands of times. As the C library gives such memory back
-# to the system at once, the system clears new pages for each of them, which took up to a third of the time of tasks. The
-# JVM gets its heap in pages of 2 MB for the same reason.
+# --- Memory ----------------------------------------------------------------------------------------------------
+# A micro-batch asks for buffers of megabytes and frees them, thousands of times. As the C library gives such memory
+# back to the system at once, the system clears new pages for each of them, which took up to a third of the time of
+# tasks. The JVM gets its heap in pages of 2 MB for the same reason.
 
 
 MALLOC = {
@@ -100,11 +100,11 @@ def _unset() -> dict[str, str]:
     return {name: value for name, value in MALLOC.items() if name not in os.environ}
 
 
-# --- pySpark's own word of errors that we report -----------------------------------------------------------------
-# PySpark writes an error of Spark to standard error as it raises it: a line of JSON with the stack of the JVM, 14 kB and
-# more, for the error and each of its causes. Who uses sqlstream reads our diagnostic instead, so these lines are dropped
-# where the error is raised below a call of ours: in ``Session``, on the thread of a job, in what writes micro-batches.
-# The same errors in PySpark code of the user's own are logged as ever.
+# --- Error lines of PySpark ------------------------------------------------------------------------------------
+# PySpark writes an error of Spark to standard error as it raises it: a line of JSON with the stack of the JVM, 14 kB
+# and more, for the error and each of its causes. Who uses sqlstream reads our diagnostic instead, so these lines are
+# dropped where the error is raised below a call of ours: in ``Session``, on the thread of a job, in what writes
+# micro-batches. The same errors in PySpark code of the user's own are logged as ever.
 
 
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -136,9 +136,9 @@ def quiet_reported_errors() -> None:
             PySparkLogger.getLogger(name).addFilter(_FILTER)  # a filter that is there already is not added again
 
 
-# --- the Python that Spark starts as workers on this machine -----------------------------------------------------
-# Spark puts a zip of PySpark's sources before the installed package. Python keeps no compiled modules of a zip, so each
-# worker would compile what it imports anew: half a second for every streaming query with state.
+# --- The Python of local workers -------------------------------------------------------------------------------
+# Spark puts a zip of PySpark's sources before the installed package. Python keeps no compiled modules of a zip, so
+# each worker would compile what it imports anew: half a second for every streaming query with state.
 
 
 _SCRIPT = """#!/bin/sh
@@ -171,7 +171,7 @@ def worker_python() -> str:
     return name
 
 
-# --- the sockets between Spark and the Python processes of its tasks, where all of them run on this machine ------
+# --- Sockets between Spark and Python --------------------------------------------------------------------------
 
 
 _LONGEST_TEMPORARY_FOLDER = 40
@@ -197,10 +197,10 @@ def _folder() -> str:
     return str(folder)
 
 
-# --- files of a local session without a process for each: Hadoop runs ``chmod`` for every file that it makes -----
-# That is 8 to 10 processes per micro-batch with state, each of which takes as long as writing ten files. Java has a call
-# for it. As ``chmod`` it leaves folders the bits by which their files get their group. The class that uses it is compiled
-# where Spark runs, by the compiler that Spark brings along.
+# --- File permissions without chmod ----------------------------------------------------------------------------
+# That is 8 to 10 processes per micro-batch with state, each of which takes as long as writing ten files. Java has a
+# call for it. As ``chmod`` it leaves folders the bits by which their files get their group. The class that uses it is
+# compiled where Spark runs, by the compiler that Spark brings along.
 
 
 CLASS = "QuickLocalFiles"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.cli.job_status import JobStatus, Rates, bar_of, job_parts, lag_text, packed
+from sqlstream.cli.progress import JobStatus, Rates, bar_of, job_parts, lag_text, packed
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.progress import Share, share_done, size_text

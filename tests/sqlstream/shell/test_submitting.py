@@ -24,9 +24,9 @@ from sqlstream.jobs.records.submissions import (
     submitted_jobs,
     write_submission,
 )
+from sqlstream.shell.commands import rest_of, split
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.loop import Shell
-from sqlstream.shell.statements import rest_of, split
 from sqlstream.spark.startup import SparkStart
 from tests.sqlstream.jobs.records.written import GONE
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark

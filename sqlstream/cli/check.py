@@ -175,10 +175,8 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
     try:
         for statement in parse_script(script.text):
             inner = statement.statement if isinstance(statement, nodes.Explain) else statement
-            if isinstance(inner, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.ExecutePlan) or (
-                isinstance(inner, nodes.CreateMaterializedView)
-                or (isinstance(inner, nodes.CreateTable) and inner.query)
-            ):
+            planned = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.ExecutePlan | nodes.CreateMaterializedView
+            if isinstance(inner, planned) or (isinstance(inner, nodes.CreateTable) and inner.query is not None):
                 plans.append(_plan(inner, session, style, stage, script.text))
                 _declare(statement, session)
             else:

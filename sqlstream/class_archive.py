@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.paths import made
 from sqlstream.spark.java import QUIET, archive_file, require_java
-from sqlstream.user_folders import made
 
 NO_CACHE = "SS438"
 _WARM_UP_SECONDS = 600

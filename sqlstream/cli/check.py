@@ -24,7 +24,7 @@ from sqlstream.cli.scripts import (
 )
 from sqlstream.cli.terminal import OK, WRONG_SQL, working
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
-from sqlstream.versions import versions
+from sqlstream.version import versions
 
 if TYPE_CHECKING:
     from sqlstream.grammar import nodes

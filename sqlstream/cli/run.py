@@ -18,7 +18,7 @@ from sqlstream.cli.options import env_file_option, pairs, project_option, requir
 from sqlstream.cli.output import FORMATS
 from sqlstream.cli.scripts import Script, open_session, read_scripts, script_options, session_options
 from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 
 if TYPE_CHECKING:
     from sqlstream.session import Session

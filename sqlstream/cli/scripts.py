@@ -15,7 +15,7 @@ import click
 
 from sqlstream.cli.options import current_project, env_file_option, pairs, project_option, read_text, require_text
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.secrets import may_be_secret, option_at
 
 if TYPE_CHECKING:

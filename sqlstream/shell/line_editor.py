@@ -24,7 +24,7 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.output import Output
 
-from sqlstream.user_folders import config_folder, is_there, made, state_folder
+from sqlstream.paths import config_folder, is_there, made, state_folder
 
 PROMPT = "sqlstream> "
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.user_folders import cache_folder, is_there
+from sqlstream.paths import cache_folder, is_there
 
 OLDEST_JAVA = 17
 _INSTALL = (

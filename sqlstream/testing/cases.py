@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.testing import case_format as f
 from sqlstream.testing.case_format import Case, CaseFormatError, case_files, cases_root, difference, load_case
 from sqlstream.testing.report import Result, Summary, Verdict

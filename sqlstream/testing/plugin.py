@@ -104,7 +104,7 @@ class GoldenItem(pytest.Item):
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
-        from sqlstream.python_path import importable
+        from sqlstream.paths import importable
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
@@ -166,7 +166,7 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
-        from sqlstream.python_path import importable
+        from sqlstream.paths import importable
         from sqlstream.testing.spark import LocalSession
         from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
 

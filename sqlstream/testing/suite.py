@@ -13,8 +13,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.paths import importable
 from sqlstream.project import Project
-from sqlstream.python_path import importable
 from sqlstream.session import Session
 from sqlstream.testing import unit_tests
 from sqlstream.testing.cases import run_file

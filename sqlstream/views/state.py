@@ -18,10 +18,10 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
 from sqlstream.jobs.checkpoints.storage import Storage, damaged
 from sqlstream.jobs.records.record import Process
+from sqlstream.paths import made, state_folder
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import Settings
 from sqlstream.udfs.texts import json_of
-from sqlstream.user_folders import made, state_folder
 
 # --- Folders ---------------------------------------------------------------------------------------------------
 

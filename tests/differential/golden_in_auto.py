@@ -18,8 +18,8 @@ from sqlstream.batch.choosing import Batch, chosen
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Query
+from sqlstream.paths import importable
 from sqlstream.planner.catalog import Table
-from sqlstream.python_path import importable
 from sqlstream.session import Session
 from sqlstream.testing.golden_format import steps_of
 from sqlstream.testing.spark import LocalSession

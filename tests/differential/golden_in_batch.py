@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.session import Session
 from sqlstream.testing import StreamTest
 from sqlstream.testing.golden_format import Block, parse_golden, steps_of

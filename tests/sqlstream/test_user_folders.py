@@ -13,10 +13,10 @@ from sqlstream.errors import ExecutionError
 from sqlstream.folders import Folders
 from sqlstream.jobs.checkpoints.own_files import claim_at
 from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.paths import cache_folder, made, state_folder, temporary_folder
 from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file
 from sqlstream.spark import java, worker_package
 from sqlstream.spark import log as spark_log
-from sqlstream.user_folders import cache_folder, made, state_folder, temporary_folder
 
 
 def test_variables_name_folders_and_relative_ones_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.path_names import as_segment
+from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 from sqlstream.planner.physical import PhysicalPlan

@@ -25,7 +25,7 @@ from sqlstream.jobs.records.record import Description
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.nodes import Node
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.versions import versions
+from sqlstream.version import versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

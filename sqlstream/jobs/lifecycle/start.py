@@ -24,6 +24,7 @@ from sqlstream.jobs.records.recorder import recorder_of
 from sqlstream.jobs.reports.counts import CountedSources
 from sqlstream.jobs.reports.progress import Waiting, observed
 from sqlstream.jobs.savepoints.epoch_files import require_whole_checkpoint
+from sqlstream.paths import temporary_folder
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
@@ -36,7 +37,6 @@ from sqlstream.udfs.process.declarations import State, states_of
 from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME
 from sqlstream.udfs.waiting import Pending, Wait, added
-from sqlstream.user_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

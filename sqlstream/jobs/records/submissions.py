@@ -30,8 +30,8 @@ from sqlstream.jobs.records.record import (
     require_running,
 )
 from sqlstream.jobs.records.requests import WAIT_S, RecordedJob, storage_here
+from sqlstream.paths import made, state_folder
 from sqlstream.udfs.texts import json_of
-from sqlstream.user_folders import made, state_folder
 
 NO_STATE_FOLDER = "SS460"
 

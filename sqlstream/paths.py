@@ -1,14 +1,18 @@
-"""Folders of the user and of the machine where sqlstream keeps what is its own: state, caches, temporary files.
+"""Paths: folders for state, caches and temporary files, names of users as file names, folders of Python modules.
 
-Homes may be missing, read-only or somebody else's, as in containers. State and caches are kept elsewhere then, or not
-at all; without temporary files nothing runs.
+A home may be missing, read-only or somebody else's, as in containers. State and caches are then stored elsewhere or not
+at all; temporary files are required.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.texts import reason_of
@@ -75,3 +79,33 @@ def no_temporary_files(error: OSError) -> ExecutionError:
     """That neither $TMPDIR nor any other folder for temporary files can be written."""
     hint = "Set the environment variable TMPDIR to a directory that can be written and has room."
     return ExecutionError(NO_TEMPORARY_FILES, f"temporary files cannot be made: {reason_of(error)}", hint=hint)
+
+
+# --- Names of users as file names: they must never lead out of the folder that they stand in --------------------
+
+
+def is_segment(name: str) -> bool:
+    """True where a name is that of one file or folder, also where it stands in a URL and is read with its escapes."""
+    return all(text not in ("", ".", "..") and not {*text} & {"/", "\0"} for text in (name, unquote(name)))
+
+
+def as_segment(name: str) -> str:
+    """A name as that of one file or folder, another one for each name; names of letters, digits, - and _ stay."""
+    quoted = quote(name, safe="")
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
+# --- Python modules beside scripts, golden files and case files ------------------------------------------------
+
+
+@contextlib.contextmanager
+def importable(*folders: Path) -> Iterator[None]:
+    """Modules of ``folders`` can be imported, after all others."""
+    entries = dict.fromkeys(str(folder.resolve()) for folder in folders)
+    added = [entry for entry in entries if entry not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
+    finally:
+        for entry in added:
+            sys.path.remove(entry)

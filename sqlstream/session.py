@@ -39,7 +39,7 @@ from sqlstream.statements.replacing_rows import overwritten_table, truncated_tab
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
-from sqlstream.views.state import reach
+from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:

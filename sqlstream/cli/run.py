@@ -141,8 +141,8 @@ def _stopped() -> Iterator[_Stop]:
 def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _Stop) -> None:
     from sqlstream.secrets import shown_value
     from sqlstream.spark.startup import SparkStart
+    from sqlstream.views.server import tell_address
     from sqlstream.views.serving import Page, PlanPages, Serving, Shown
-    from sqlstream.views.state import tell_address
 
     def tell(text: str) -> None:
         click.echo(text, err=True)

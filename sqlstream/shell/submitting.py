@@ -44,7 +44,7 @@ from sqlstream.statements.checking import check_script
 from sqlstream.statements.defining import DEFINITIONS
 from sqlstream.statements.materialized_views import declared_materialized, insert_of
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
-from sqlstream.views.state import checkpoints_of_views
+from sqlstream.views.server import checkpoints_of_views
 from sqlstream.workspace import Workspace
 
 # --- Definitions of the shell, as a script for another process -------------------------------------------------

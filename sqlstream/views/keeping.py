@@ -23,7 +23,8 @@ from sqlstream.statements.materialized_views import (
     materialized_named,
 )
 from sqlstream.views import state as targets
-from sqlstream.views.state import ViewState, checkpoints_of_views, digest_of, reach, read_state, write_state
+from sqlstream.views.server import checkpoints_of_views, reach
+from sqlstream.views.state import ViewState, digest_of, read_state, write_state
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:

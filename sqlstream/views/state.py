@@ -1,56 +1,21 @@
-"""What is known of a view beside its job: ``view.json`` in the job's checkpoint."""
+"""The state of a materialized view beside its job: ``view.json`` in the job's checkpoint, and the rows of its table."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sqlstream.catalogs.materialized import VIEWS_URL
 from sqlstream.connectors import connector
 from sqlstream.connectors.filesystem import local_path
 from sqlstream.connectors.upsert_files import ROWS, is_foreign
-from sqlstream.errors import ExecutionError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
 from sqlstream.jobs.checkpoints.storage import Storage, damaged
 from sqlstream.jobs.records.record import Process
-from sqlstream.paths import made, state_folder
 from sqlstream.planner.catalog import Table
-from sqlstream.settings import Settings
 from sqlstream.udfs.texts import json_of
-
-# --- Folders ---------------------------------------------------------------------------------------------------
-
-
-NO_FOLDER = "SS484"
-
-DIRECTORY = "sqlstream.views.dir"
-URL = "sqlstream.views.url"
-_CHECKPOINTS = "execution.checkpointing.dir"
-
-
-def views_folder(settings: Settings) -> Path:
-    """The folder of the setting, or one of the user's. ExecutionError SS484 where neither can be written."""
-    given = settings[DIRECTORY]
-    state = state_folder()
-    folder = Path(given).expanduser().absolute() if given is not None else None
-    if folder is None and state is not None:
-        folder = state / "views"
-    usable = made(folder)
-    if usable is None:
-        message = "there is no folder that can be written for materialized views"
-        raise ExecutionError(NO_FOLDER, message, hint=f"SET '{DIRECTORY}' to a directory that can be written.")
-    return usable
-
-
-def checkpoints_of_views(settings: Settings) -> str:
-    """Where the jobs of views keep their checkpoints, each in a folder of its name."""
-    given: str | None = settings[_CHECKPOINTS]
-    return given.rstrip("/") if given is not None else str(views_folder(settings) / "jobs")
 
 
 @dataclass(frozen=True)
@@ -129,35 +94,3 @@ def remove(table: Table) -> None:
     assert truncate is not None, table.connector
     truncate(Path(), table)
     return None
-
-
-# --- The embedded PostgreSQL server ----------------------------------------------------------------------------
-
-
-_REFERENCE = f"${{{VIEWS_URL}}}"
-_told: set[str] = set()
-"""The addresses that we have put into the environment ourselves."""
-
-
-def reach(tables: Iterable[Table], settings: Settings) -> None:
-    """The server runs and its address is known, where one of the tables is kept there."""
-    if any(table.option("url") == _REFERENCE for table in tables):
-        tell_address(settings)
-
-
-def tell_address(settings: Settings) -> str:
-    """The address, which the environment variable SQLSTREAM_VIEWS_URL has from now on: that of the setting, or that
-    which the variable had when the process began, or else that of the embedded server, which is started."""
-    from sqlstream.views.embedded import embedded
-
-    given: str | None = settings[URL]
-    present = os.environ.get(VIEWS_URL)
-    if given is not None:
-        url = given
-    elif present is not None and present not in _told:
-        return present
-    else:
-        url = embedded(views_folder(settings) / "postgres").url
-    _told.add(url)
-    os.environ[VIEWS_URL] = url
-    return url

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after
-from sqlstream.grammar.pieces import Piece, pieces
 from sqlstream.grammar.quoting import quote_name
+from sqlstream.grammar.script import Piece, pieces
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Catalog, Table, View

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from sqlstream.grammar.chains import balanced
+from sqlstream.grammar.trees import balanced
 from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name

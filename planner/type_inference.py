@@ -11,7 +11,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.grammar.json_calls import JsonCall, PathInto
-from sqlstream.grammar.rounding import RoundedTime
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.functions.coercion import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.planner.functions.kinds import spark_name

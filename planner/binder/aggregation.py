@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import EmitKind
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.apart import apart

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
-from sqlstream.grammar.rounding import RoundedTime
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.json_words import nests, path_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.completeness import refuse_rest

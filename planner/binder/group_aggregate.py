@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.context import Context, Relation

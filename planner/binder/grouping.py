@@ -13,9 +13,9 @@ from math import prod
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import CountWindow, GlobalWindow, GroupWindow, WindowClause
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, table_clauses_of
+from sqlstream.grammar.trees import ARG, table_clauses_of
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error

@@ -14,9 +14,8 @@ from sqlglot import exp
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar import to_sql
-from sqlstream.grammar.carrier import match_recognize_of
-from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.trees import match_recognize_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelog import check_changes
@@ -122,7 +121,7 @@ class _Matching:
             self._scope.node,
             tuple(key for key, _ in keys),
             time.name,
-            print_node(clause.pattern, to_sql),
+            clause.pattern.text(to_sql),
             automaton,
             definitions,
             tuple(defining.operands),

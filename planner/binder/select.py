@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name

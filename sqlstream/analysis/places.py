@@ -11,8 +11,8 @@ from sqlstream.analysis.answers import Hover
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.pieces import Piece, pieces
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.script import Piece, pieces
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, View
 from sqlstream.planner.completion import Scope

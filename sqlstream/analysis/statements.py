@@ -27,7 +27,7 @@ from sqlstream.batch.choosing import batch_in_place_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlstream.errors import ParseError, Span, SqlStreamError
-from sqlstream.grammar.pieces import pieces
+from sqlstream.grammar.script import pieces
 from sqlstream.planner.suggestions import did_you_mean
 
 UNKNOWN_COMMAND = "SS108"

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.grammar.pieces import pieces
 from sqlstream.grammar.quoting import quote_name, quote_string
+from sqlstream.grammar.script import pieces
 from sqlstream.planner.catalog import Table
 from sqlstream.statements.mocking import BoundUnitTest, MockedRows, Typed, bind_unit_test, query_of
 from sqlstream.testing.golden_rows import LineComparison

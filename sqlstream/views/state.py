@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import TruncatableTable, connector
 from sqlstream.connectors.filesystem import local_path
 from sqlstream.connectors.upsert_files import ROWS, is_foreign
 from sqlstream.grammar import nodes, to_sql
@@ -90,7 +90,7 @@ def remove(table: Table) -> None:
         from sqlstream.connectors.postgres import remove_stored
 
         return remove_stored(table)
-    truncate = connector(table.connector).truncate
-    assert truncate is not None, table.connector
-    truncate(Path(), table)
+    kind = connector(table.connector)
+    assert isinstance(kind, TruncatableTable), table.connector
+    kind.truncate(Path(), table)
     return None

@@ -9,7 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, connector
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.counts import (
     LookupTotals,
@@ -339,7 +339,8 @@ def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callab
 
 def rows_of_tables(scans: Iterable[Scan]) -> int | None:
     """How many rows there are to read; None where a table does not tell."""
-    counts = [connector(scan.table.connector).row_count(scan.table) for scan in scans]
+    tables = [(connector(scan.table.connector), scan.table) for scan in scans]
+    counts = [kind.row_count(table) if isinstance(kind, Source) else None for kind, table in tables]
     told = [count for count in counts if count is not None]
     return sum(told) if len(told) == len(counts) else None
 

@@ -1,4 +1,4 @@
-"""The grammar file as documentation: ``python -m sqlstream.grammar.document`` rewrites ``docs/grammar.md``.
+"""The grammar file as documentation: ``python -m docs.grammar_page`` rewrites ``docs/grammar.md``.
 
 Sections, comments and rules come from ``streaming.lark`` alone; a test compares the file with what this prints.
 """
@@ -17,7 +17,7 @@ DOCUMENT = GRAMMAR_FILE.resolve().parent.parent / "docs" / "grammar.md"
 _INTRO = """\
 # Grammar
 
-Generated from `grammar/streaming.lark` by `python -m sqlstream.grammar.document`; do not edit.
+Generated from `grammar/streaming.lark` by `python -m docs.grammar_page`; do not edit.
 
 Queries, expressions and types are Spark's SQL and are read by sqlglot. The rules here are the statements and the
 streaming clauses around and inside them.

@@ -7,9 +7,9 @@ from sqlglot import exp
 from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions import arities
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, hint_for, kind_of, spark_name
-from sqlstream.planner.nodes import Schema
 from sqlstream.planner.type_inference import Types, call_arguments
 
 TIME_MARKERS = frozenset({"proctime", "ingestion_time"})

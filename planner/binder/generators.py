@@ -14,9 +14,10 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Correlate, Field
+from sqlstream.planner.nodes import Correlate
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import call_arguments

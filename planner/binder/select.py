@@ -30,9 +30,10 @@ from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.binder.top_n import bounded
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
 from sqlstream.planner.naming import Names, field_name, field_of
-from sqlstream.planner.nodes import Filter, Item, Project
+from sqlstream.planner.nodes import Filter, Project
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",

@@ -23,9 +23,10 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
-from sqlstream.planner.operators.lookup_steps import lookup_nodes
+from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import WaitsFor, stateful_nodes
+from sqlstream.planner.physical.clocks import stateful_nodes
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.runner import SessionSources
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.udfs.spark.adapter import KernelProcessor
+
 
 _MOST_KEPT = 8
 _CURRENT = "current"
@@ -87,13 +89,13 @@ class _QuickRuntime(SteppedRuntime):
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
         from pyspark import cloudpickle
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         from sqlstream.udfs.spark.adapter import OUTPUT
+        from sqlstream.udfs.spark.internals import arrow_schema
 
         self.operators_of_steps.append(number)
         schema = self.spark.createDataFrame([], OUTPUT).schema
-        output = to_arrow_schema(schema, timezone="UTC")
+        output = arrow_schema(schema)
         pickled = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
         called = SteppedProcessor(pickled, number, self.folder, output)
         return blobs.coalesce(1).mapInArrow(called.rows, schema)

@@ -3,9 +3,9 @@
 import pytest
 
 from sqlstream.grammar import parse_query
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions import spark_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType, parse_type
 from tests.planner.plans import plan

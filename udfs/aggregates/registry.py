@@ -11,24 +11,25 @@ import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.types import from_arrow
-from sqlstream.udfs.aggregates import comoments, percentiles
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
-from sqlstream.udfs.aggregates.averages import average, interval_average, retracting_average
-from sqlstream.udfs.aggregates.bits import Bits
-from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall, Ordering
+from sqlstream.udfs.aggregates import lists, moments
+from sqlstream.udfs.aggregates.accumulator import ARRIVAL, Accumulator, AggregateCall, Ordering, Plan, Source
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
-from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
-from sqlstream.udfs.aggregates.distinct import over_distinct
-from sqlstream.udfs.aggregates.extremes import Extreme
-from sqlstream.udfs.aggregates.groups import Source
-from sqlstream.udfs.aggregates.lists import collected, joined, over_rows
+from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
+from sqlstream.udfs.aggregates.lists import collected, joined, over_distinct, over_rows
 from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
-from sqlstream.udfs.aggregates.ordering import is_number, is_ordered
-from sqlstream.udfs.aggregates.picks import Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.sketches import approximate_count
-from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
+from sqlstream.udfs.aggregates.sums import (
+    Bits,
+    Count,
+    FloatSum,
+    IntegerSum,
+    average,
+    interval_average,
+    retracting_average,
+)
 from sqlstream.udfs.aggregates.user import user_aggregate
+from sqlstream.udfs.aggregates.values import is_number, is_ordered
 from sqlstream.udfs.kernel import ROW_KIND
 
 NOT_EXECUTED = "SS395"
@@ -321,11 +322,11 @@ def _variance(*, sample: bool, root: bool) -> Planner:
     return _moment(lambda source: variance(source, sample=sample, root=root))
 
 
-def _comoment(formula: comoments.Formula) -> Planner:
+def _comoment(formula: moments.Formula) -> Planner:
     def plan(call: _Call) -> Plan:
         call.require(_is_real)
         call.require(_is_real, 1)
-        return comoments.comoment(call.source, formula)
+        return moments.comoment(call.source, formula)
 
     return plan
 
@@ -337,20 +338,20 @@ def _bits(call: _Call) -> Plan:
 
 def _median(call: _Call) -> Plan:
     call.require(_is_real)
-    return percentiles.interpolated(call.source, call.type, 0.5)
+    return lists.interpolated(call.source, call.type, 0.5)
 
 
 def _percentile(call: _Call) -> Plan:
     call.require(_is_real)
     if len(call.types) > 1:
         call.require(kinds.is_integer, 1)
-        return percentiles.weighted(call.source, call.types, _percentages(call))
-    return percentiles.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
+        return lists.weighted(call.source, call.types, _percentages(call))
+    return lists.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
 def _discrete_percentile(call: _Call) -> Plan:
     call.require(lambda t: is_number(t) or kinds.is_decimal(t))
-    return percentiles.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
+    return lists.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
 def _mode(call: _Call) -> Plan:
@@ -360,14 +361,14 @@ def _mode(call: _Call) -> Plan:
     least = not greatest and bool(call.call.order or call.call.constants[:1] == (True,))
     if least or greatest:
         call.require(is_ordered)
-    return percentiles.mode(call.source, call.type, least=least, greatest=greatest)
+    return lists.mode(call.source, call.type, least=least, greatest=greatest)
 
 
 def _descending(call: _Call) -> bool:
     return any(o.descending for o in call.call.order)
 
 
-def _percentages(call: _Call) -> percentiles.Percentages:
+def _percentages(call: _Call) -> lists.Percentages:
     constant = call.call.constants[0] if call.call.constants else None
     numbers = tuple(map(_number, constant)) if isinstance(constant, tuple) else (_number(constant),)
     if not all(0 <= n <= 1 for n in numbers):
@@ -413,18 +414,18 @@ _PLANNERS: dict[str, tuple[Planner, int | None]] = {
     "stddev_samp": (_variance(sample=True, root=True), 1),
     "skewness": (_moment(skewness), 1),
     "kurtosis": (_moment(kurtosis), 1),
-    "covar_pop": (_comoment(comoments.covar_pop), 2),
-    "covar_samp": (_comoment(comoments.covar_samp), 2),
-    "corr": (_comoment(comoments.corr), 2),
+    "covar_pop": (_comoment(moments.covar_pop), 2),
+    "covar_samp": (_comoment(moments.covar_samp), 2),
+    "corr": (_comoment(moments.corr), 2),
     "regr_count": (_count, 2),
-    "regr_avgx": (_comoment(comoments.regr_avgx), 2),
-    "regr_avgy": (_comoment(comoments.regr_avgy), 2),
-    "regr_sxx": (_comoment(comoments.regr_sxx), 2),
-    "regr_syy": (_comoment(comoments.regr_syy), 2),
-    "regr_sxy": (_comoment(comoments.regr_sxy), 2),
-    "regr_slope": (_comoment(comoments.regr_slope), 2),
-    "regr_intercept": (_comoment(comoments.regr_intercept), 2),
-    "regr_r2": (_comoment(comoments.regr_r2), 2),
+    "regr_avgx": (_comoment(moments.regr_avgx), 2),
+    "regr_avgy": (_comoment(moments.regr_avgy), 2),
+    "regr_sxx": (_comoment(moments.regr_sxx), 2),
+    "regr_syy": (_comoment(moments.regr_syy), 2),
+    "regr_sxy": (_comoment(moments.regr_sxy), 2),
+    "regr_slope": (_comoment(moments.regr_slope), 2),
+    "regr_intercept": (_comoment(moments.regr_intercept), 2),
+    "regr_r2": (_comoment(moments.regr_r2), 2),
     "median": (_median, 1),
     "percentile": (_percentile, None),
     "percentile_cont": (_percentile, 1),

@@ -25,13 +25,14 @@ from sqlstream.jobs.checkpoints.fingerprint import (
     to_text,
 )
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.engine import never
-from sqlstream.planner.physical.gears import Gear, gear_of
+from sqlstream.planner.physical.engine import Gear, gear_of, never
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 OTHER_PLAN = repeating("SS421")
 PATTERN_AS_PATH = repeating("SS423")

@@ -20,8 +20,7 @@ from sqlstream.spark.log import where_spark_tells
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
-from sqlstream.udfs.listed_files import files_of
-from sqlstream.udfs.readable_files import unreadable
+from sqlstream.udfs.listed_files import files_of, unreadable, vanished
 from sqlstream.udfs.readable_files import vanished as readable_files_vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from sqlstream.jobs.lifecycle.coordinator import (
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.records.record import Description
 from sqlstream.planner.explain import to_json
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.version import versions
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sqlstream.settings import Settings
     from sqlstream.sinks import SideSinks
+
 
 Sink = Callable[["DataFrame"], "DataStreamWriter"]
 

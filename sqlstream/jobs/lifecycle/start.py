@@ -25,7 +25,6 @@ from sqlstream.jobs.reports.counts import CountedSources
 from sqlstream.jobs.reports.progress import Waiting, observed
 from sqlstream.jobs.savepoints.epoch_files import require_whole_checkpoint
 from sqlstream.paths import temporary_folder
-from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.group import GroupedData
 
     from sqlstream.jobs.lifecycle.runtime import RunningOperator, Sources
+
 
 # --- Declared states of process functions, as text -------------------------------------------------------------
 
@@ -195,12 +195,12 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
 def _control_rows(checkpoint: Checkpoint, job: JobSpecification) -> ControlRows:
     ticks = bool(clock_of(checkpoint.plan, job.execution.clock_interval_ms))
     rises_often = ticks or checkpoint.plan.observes_watermarks  # with each tick, or with each start
-    return ControlRows(checkpoint.storage, transient=rises_often and not properties.bounded(job.work.plan))
+    return ControlRows(checkpoint.storage, transient=rises_often and not job.work.plan.bounded)
 
 
 def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: JobRuntime, sink: Sink) -> Launch:
     physical, execution, control = checkpoint.plan, job.execution, runtime.control_rows
-    clock, bounded = clock_of(physical, execution.clock_interval_ms), properties.bounded(job.work.plan)
+    clock, bounded = clock_of(physical, execution.clock_interval_ms), job.work.plan.bounded
     watermarks = restored_watermarks(physical, control)
     flushed = flushed_tables(physical)
     ended = input_has_ended(control, flushed, clock)

@@ -8,7 +8,7 @@ from sqlstream.cli.progress import JobStatus, Rates, bar_of, job_parts, lag_text
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.progress import Share, share_done, size_text
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import define
 from sqlstream.workspace import Workspace

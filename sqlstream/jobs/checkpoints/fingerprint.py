@@ -17,7 +17,8 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.grammar.depth import with_room
 from sqlstream.jobs.checkpoints.storage import Storage, damaged
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of

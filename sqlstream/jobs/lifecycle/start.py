@@ -28,11 +28,11 @@ from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
-from sqlstream.planner.physical.gears import Gear
+from sqlstream.planner.physical.engine import Gear
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.process.declarations import State, states_of
+from sqlstream.udfs.process.function import State, states_of
 from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME
 from sqlstream.udfs.waiting import Pending, Wait, added

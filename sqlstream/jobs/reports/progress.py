@@ -24,7 +24,8 @@ from sqlstream.jobs.reports.counts import (
 )
 from sqlstream.jobs.reports.counts import observed as observed_sets
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.spark.running import is_connect
 from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE

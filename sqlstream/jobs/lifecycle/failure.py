@@ -21,7 +21,6 @@ from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
 from sqlstream.udfs.listed_files import files_of, unreadable, vanished
-from sqlstream.udfs.listed_files import vanished as readable_files_vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------
 # Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving
@@ -90,7 +89,7 @@ def refusal(text: str) -> Diagnostic | None:
     return None
 
 
-def vanished(text: str) -> Diagnostic | None:
+def _unreachable(text: str) -> Diagnostic | None:
     """A file whose directory was gone when it was to be written, or that was gone when it was to be read."""
     match = _GONE.search(text)
     return None if match is None else _refused(match[1], "it, or its directory, is not there")
@@ -205,7 +204,7 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
         return disk_full(full[1]).diagnostic
     if _CONCURRENT.search(text):
         return working_elsewhere(checkpoint).diagnostic
-    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or vanished(text)
+    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or _unreachable(text)
     return files or _of_workers(text, checkpoint)
 
 
@@ -256,7 +255,7 @@ def _of_source(text: str) -> Diagnostic | None:
     file = unquote(re.sub("^file:/+", "/", match["file"]))
     causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
     if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
-        return readable_files_vanished(file).diagnostic
+        return vanished(file).diagnostic
     kind, message = causes[-1] if causes else ("", "Spark does not say why")
     why = _SQLSTATE.sub("", f"{kind.rpartition('.')[2]}: {message.strip()}".removeprefix(": "))
     return unreadable(file, why).diagnostic

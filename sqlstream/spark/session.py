@@ -35,6 +35,7 @@ from sqlstream.spark.worker_package import send_package
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 # --- The end of the JVM that this process has started ----------------------------------------------------------
 
 
@@ -160,7 +161,7 @@ def tuning_in_effect() -> Tuning:
 def _as_at_home(spark: SparkSession) -> SparkSession:
     """A new session of Connect with the settings of a local one, and state for as many partitions as there are cores:
     each partition costs a task in every micro-batch, and Spark's default are 200."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     for key, value in _SQL.items():
         spark.conf.set(key, value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import UPSERT, Table
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import engine_of
@@ -27,6 +27,7 @@ from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from sqlstream.testing.stepped_job import Flush
+
 
 # --- Late rows: counted by kernels, and as far as possible on native operators ---------------------------------
 # Spark counts what it drops behind the partial aggregation: rows of one key and window are one, and a row of several

@@ -17,11 +17,12 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.planner.physical import PhysicalPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 _CLOCK = "control-clock"
 _END = "end-of-input"

@@ -20,6 +20,7 @@ from sqlstream.udfs.texts import json_of, reason_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 # --- Errors of files: damaged, missing, unreadable, not writable -----------------------------------------------
 
 
@@ -240,7 +241,7 @@ class SparkStorage:
 
     def texts(self, pattern: str) -> Mapping[str, str]:
         from pyspark.errors import AnalysisException
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         try:
             read = self.spark.read.text(self.location(pattern), wholetext=True)

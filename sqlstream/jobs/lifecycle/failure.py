@@ -14,7 +14,7 @@ from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, 
 from sqlstream.jobs.records.history import last_begun
 from sqlstream.jobs.records.record import working_elsewhere
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
-from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.planner.lowering.context import too_deep_for_spark
 from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
 from sqlstream.spark.running import is_spark_gone

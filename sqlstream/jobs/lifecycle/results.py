@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 
-from sqlstream.planner.lowering.columns import quoted
+from sqlstream.planner.lowering.hidden_columns import quoted
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sqlstream.sinks import SideSinks
+
 
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
@@ -99,7 +100,7 @@ class StoredResults(ResultQueue):
 
     def on_progress(self, last_batch: int) -> None:
         """Fetch the files that have not been fetched."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         try:
             rows = self._spark.read.parquet(self._location)

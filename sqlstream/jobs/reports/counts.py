@@ -95,7 +95,7 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))

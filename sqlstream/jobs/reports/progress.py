@@ -23,7 +23,7 @@ from sqlstream.jobs.reports.counts import (
     values_of,
 )
 from sqlstream.jobs.reports.counts import observed as observed_sets
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.spark.running import is_connect
@@ -34,6 +34,7 @@ from sqlstream.udfs.waiting import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------
 
@@ -166,7 +167,7 @@ def _from_json(value: Any) -> Any:
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))

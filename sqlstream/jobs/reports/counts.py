@@ -10,9 +10,9 @@ from urllib.parse import quote, unquote
 
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.lowering.columnar.from_files import METRIC as FILES_METRIC
-from sqlstream.planner.lowering.columnar.from_files import ROWS as FILES_ROWS
-from sqlstream.planner.lowering.statement_set import TABLES_METRIC
+from sqlstream.planner.lowering.columnar.inputs import METRIC as FILES_METRIC
+from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
+from sqlstream.planner.lowering.outputs import TABLES_METRIC
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup import metrics as lookup_metrics

@@ -28,7 +28,7 @@ from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
-from sqlstream.planner.physical.engine import Gear
+from sqlstream.planner.physical.steps import Gear
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.kernel import Domain

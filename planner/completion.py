@@ -13,11 +13,11 @@ from itertools import pairwise, takewhile
 from typing import Protocol
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import expected_after
 from sqlstream.grammar.pieces import Piece, pieces
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.derived import (
     AFTER_RELATIONS,
@@ -27,7 +27,6 @@ from sqlstream.planner.derived import (
     derived_around,
     query_begin,
 )
-from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.types import DataType
 
 
@@ -221,7 +220,7 @@ def _innermost(words: Sequence[Piece]) -> int:
 def _functions(catalog: Catalog) -> Iterator[Candidate]:
     for name in catalog.function_names():
         yield f"{name}(", SuggestionKind.FUNCTION, "function of yours"
-    for name, kind in sorted({**{n: k.value for n, k in callable_functions().items()}, **OWN_FUNCTIONS}.items()):
+    for name, kind in sorted(kinds_to_show().items()):
         yield f"{name.upper()}(", SuggestionKind.FUNCTION, kind
 
 

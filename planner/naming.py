@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.nodes import Field, Item, Node, Project
 
 _PLAIN = re.compile(r"[A-Za-z]\w*")

@@ -9,20 +9,18 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from sqlstream.functions.catalogue import FUNCTIONS, kind_of
 from sqlstream.grammar.chains import balanced
 from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.functions.kinds import kind_of, spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.nodes import Filter, Insert, Node, StatementSet, Unary, Union
 
 LocalRule = Callable[[Node], Node]
 N = TypeVar("N", bound=exp.Expr)
 
-# Functions of Spark that give another result at every call.
-_VOLATILE = frozenset({
-    "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "now", "curdate",
-    "spark_partition_id", "input_file_name", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp",
-})  # fmt: skip
+_VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.volatile)
+"""Functions that give another result at every call."""
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -16,7 +16,7 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.grouping import aliased, with_written_keys
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected, expand
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.naming import Names, field_name, shown_name
 from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, over_children
 

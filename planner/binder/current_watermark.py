@@ -11,7 +11,7 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.naming import Names, shown_name
 from sqlstream.planner.nodes import Field
 from sqlstream.planner.operators.current_watermark import CurrentWatermark

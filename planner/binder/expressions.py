@@ -21,7 +21,7 @@ from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.sql_functions import expanded
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BOOLEAN, DataType

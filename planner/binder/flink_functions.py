@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind, Origin
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.rounding import RoundedTime
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.functions import flink_names
-from sqlstream.planner.functions.json_words import nests, path_of
+from sqlstream.planner.functions.spelling import nests, path_of
 from sqlstream.planner.functions.templates import called, filled, text
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
@@ -19,7 +20,12 @@ Again = Callable[[exp.Expr], exp.Expr]
 
 KINDS = (exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, JsonCall, PathInto, RoundedTime)
 _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_COLLECTING = flink_names.AGGREGATE
+COLLECTING = frozenset(
+    name
+    for name, function in FUNCTIONS.items()
+    if function.origin is Origin.FLINK and function.kind is BuiltinKind.AGGREGATE
+)
+"""Aggregates of Flink's that are computed from the list of a group's values."""
 _OF_DATES = {"DAY": "p1", "WEEK": "TRUNC(p1, 'WEEK')", "MONTH": "TRUNC(p1, 'MONTH')",
              "QUARTER": "TRUNC(p1, 'QUARTER')", "YEAR": "TRUNC(p1, 'YEAR')"}  # fmt: skip
 _YEARS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
@@ -42,10 +48,10 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Again)
             return _of_variant(node, again(node.this), node.expressions[0])
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
-        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
             rest = {key: value for key, value in node.args.items() if key != "this"}
             return _aggregate(call, types, again, lambda collected: exp.Window(this=collected, **rest))
-        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
             condition = again(node.expression)
             return _aggregate(call, types, again, lambda collected: exp.Filter(this=collected, expression=condition))
         case exp.Anonymous() | JsonCall():
@@ -59,7 +65,7 @@ def _call(node: exp.Expr, name: str, types: Types, context: Context, again: Agai
         return None
     if name.upper() in OF_A_PATH:
         _check_path(node, name, context)
-    elif name in _COLLECTING:
+    elif name in COLLECTING:
         return _aggregate(node, types, again, lambda collected: collected)
     elif name == "to_timestamp_ltz" and operands:
         return _instant([again(o) for o in operands], types.of(operands[0]))

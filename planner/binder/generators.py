@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.carrier import ARG
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import span_of
@@ -14,7 +16,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
+from sqlstream.planner.functions.calls import hint_for, spark_name
 from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Correlate, Field
 from sqlstream.planner.rewriting import node_of
@@ -59,7 +61,7 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
     name = spark_name(call) if isinstance(call, exp.Func) else None
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
         return False
-    return kind_of(name) is SparkFunctionKind.GENERATOR
+    return kind_of(name) is BuiltinKind.GENERATOR
 
 
 def generate(

@@ -26,7 +26,7 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.window_functions import SIGNATURES
 from sqlstream.planner.binder.windows import default_time, time_field
 from sqlstream.planner.catalog import FunctionKind
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.naming import field_name, shown_name
 from sqlstream.planner.nodes import Field
 from sqlstream.planner.rewriting import node_of, with_args

@@ -16,7 +16,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.suggestions import did_you_mean
 
 NO_DYNAMIC_OPTIONS = "SS374"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import common_type
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.unions import cast
-from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality

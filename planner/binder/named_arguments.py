@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.rewriting import over_children, own_expressions, rewritten
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import call_arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import call_arguments
 
 TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)

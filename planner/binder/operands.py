@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.patterns import misused_escape
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, from_sqlglot

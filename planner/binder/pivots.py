@@ -12,6 +12,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name
@@ -20,7 +21,6 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.generators import generate
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.naming import field_of, shown_name
 from sqlstream.planner.nodes import Field, Filter
 from sqlstream.planner.rewriting import node_of, over_children

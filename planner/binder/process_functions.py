@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.nodes import Argument, Descriptor, TableFunction
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
@@ -15,7 +16,6 @@ from sqlstream.planner.binder.process_arguments import ON_TIME, UID, arguments_b
 from sqlstream.planner.binder.process_tables import Bound, bound_table, check_keys, ordered_by_time, timed
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import Function, TimeDomain
-from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Field, Item, Node, Schema
 from sqlstream.planner.operators.process_table import ProcessTable

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context, bind_error
@@ -15,7 +16,6 @@ from sqlstream.planner.binder.process_arguments import expected, signature_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import Function, TimeDomain
-from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.operators.process_table import ProcessInput
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import DataType

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.flink_functions import KINDS, flink_function
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.rewriting import node_of, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType

@@ -30,7 +30,7 @@ from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.binder.top_n import bounded
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
 

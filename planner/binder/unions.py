@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
 from sqlstream.planner.operators.set_operation import SetOperation

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import Correlate, Field, Project, Scan
 from sqlstream.planner.type_inference import Types

@@ -11,7 +11,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.grouping import GroupedWindow, bind_property_window, bind_spark_window
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.windows import Session, WindowColumns
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.functions.flink_words import spelled_for_spark
+from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.types import STRING, DataType

@@ -10,7 +10,7 @@ from sqlstream.planner.explain.advice import Remark, Topic, remarks
 from sqlstream.planner.explain.first_result import first_result
 from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.firing import Trigger
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import keeps_rows, keeps_state, watermark_delay_ms, window_of

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, AfterProcessingTime, AfterWatermark
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows, only_columnar_window
 from sqlstream.planner.physical.clocks import told_time

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.functions.kinds import kind_of, spark_name
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.nodes import Item
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.type_inference import call_arguments

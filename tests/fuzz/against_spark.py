@@ -23,7 +23,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.functions.flink_words import spelled_for_spark
+from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.nodes import Item, Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.rewriting import over_children

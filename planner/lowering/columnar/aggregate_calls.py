@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import FunctionKind
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime

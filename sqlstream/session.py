@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
@@ -171,8 +170,9 @@ class Session:
                 return self._unit_test(statement)
 
     def _unit_test(self, test: nodes.UnitTest) -> Rows:
-        harness = import_module("sqlstream.testing.unit_tests")  # by name: it is made of sessions itself
-        difference = harness.run_unit_test(test, self).difference
+        from sqlstream.testing.unit_tests import run_unit_test  # the harness is loaded for this statement alone
+
+        difference = run_unit_test(test, self).difference
         if difference is not None:
             message = f'unit test "{test.name}" of view "{test.view}" fails'
             raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)

@@ -12,7 +12,8 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.java import require_java
-from sqlstream.testing.spark import fast_directory, local_spark
+from sqlstream.testing.spark import local_spark
+from sqlstream.testing.tested_session import fast_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,44 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-ROOT = Path(__file__).parents[1]
-ROOMS = ("grammar", "planner", "udfs")
+from tests.import_graph import import_edges, imported_names, module_name, product_files
+
 MOST_FILES = 3
-
-
-def _modules() -> dict[str, Path]:
-    """All modules of the product by the names they are imported by; rglob does not follow the links in sqlstream/."""
-    paths = (path for folder in ("sqlstream", *ROOMS) for path in (ROOT / folder).rglob("*.py"))
-    return {_name(path): path for path in paths}
-
-
-def _name(path: Path) -> str:
-    first, *rest = path.relative_to(ROOT).with_suffix("").parts
-    parts = ["sqlstream", first, *rest] if first in ROOMS else [first, *rest]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _imported(source: str) -> Iterator[str]:
-    """What a module imports anywhere: at its top, inside functions and for types alone."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _edges(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """The modules that each one imports. A name that is no module stands for the module it is in."""
-
-    def module_of(name: str) -> str:
-        while name and name not in sources:
-            name = name.rpartition(".")[0]
-        return name
-
-    return {name: {module_of(n) for n in _imported(source)} - {name, ""} for name, source in sources.items()}
 
 
 def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
@@ -70,8 +37,8 @@ def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
 
 
 def test_no_circle_of_imports_has_more_than_three_files():
-    sources = {name: path.read_text(encoding="utf-8") for name, path in _modules().items()}
-    large = [sorted(circle) for circle in circles(_edges(sources)) if len(circle) > MOST_FILES]
+    sources = {module_name(path): path.read_text(encoding="utf-8") for path in product_files()}
+    large = [sorted(circle) for circle in circles(import_edges(sources)) if len(circle) > MOST_FILES]
     assert not large
 
 
@@ -82,4 +49,30 @@ def test_imports_in_functions_and_for_types_count():
         "c.d": "from a import f",
         "e": "import a",
     }
-    assert circles(_edges(sources)) == [{"a", "b", "c.d"}]
+    assert circles(import_edges(sources)) == [{"a", "b", "c.d"}]
+
+
+def test_imports_by_text_count():
+    sources = {
+        "a": "from importlib import import_module\ndef f():\n    return import_module('b.c').g",
+        "b": "def __getattr__(name):\n    return importlib.import_module(f'{__name__}.{name}')",
+        "b.c": "from d import table",
+        "d": "table = {'x': 'a'}\ndef f(name):\n    return __import__(table[name])",
+        "e": "for m in pkgutil.iter_modules(__path__):\n    import_module(m.name)",
+        "e.f": "import e",
+    }
+    assert circles(import_edges(sources)) == [{"a", "b.c", "d"}, {"e", "e.f"}]
+
+
+def test_a_name_of_a_lazy_package_stands_for_its_home():
+    sources = {
+        "a": "_HOMES = {'f': 'b', 'g': 'c'}\ndef __getattr__(name):\n    return import_module(_HOMES[name])",
+        "b": "from a import g",
+        "c": "",
+    }
+    assert import_edges(sources) == {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+
+
+def test_what_a_text_may_name_begins_as_it_does():
+    tree = ast.parse("import_module(f'a.{name}').g")
+    assert list(imported_names(tree, "z", ["a", "a.b", "a.c", "ab"])) == ["a.b", "a.c"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from sqlstream.testing.golden import Outcome
 from sqlstream.testing.golden_format import FAILS
-from sqlstream.testing.golden_stream import StepOutcome
+from sqlstream.testing.golden_stream import Outcome, StepOutcome
 from sqlstream.testing.line_rows import Line, LineComparison, Pair, cut
 from sqlstream.testing.spelling import columns_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,30 +11,14 @@ from sqlstream.grammar.nodes import CreateMaterializedView
 from sqlstream.session import Session
 from sqlstream.statements.defining import define
 from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, restart_points, steps_of
-from sqlstream.testing.golden_stream import Saved, StepOutcome, StreamRun
-from sqlstream.testing.line_rows import LineComparison
-from sqlstream.testing.mocks import define_mocked
+from sqlstream.testing.golden_stream import Outcome, StreamRun
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import StreamTest
 from sqlstream.testing.syntax_text import syntax_lines
+from sqlstream.testing.tested_session import define_mocked
 
 _DEFAULT_STAGE = "optimized"
 SessionFactory = Callable[[], Session]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """``lines`` are what came out, as the file should say it, ``expected`` what should; ``matches`` is True where the
-    two say the same. Of a stream ``steps`` tells the same step by step, with what compared them, and ``saved`` holds
-    what files of expected rows should."""
-
-    lines: tuple[str, ...]
-    matches: bool
-    expected: tuple[str, ...]
-    steps: tuple[StepOutcome, ...] = ()
-    comparison: LineComparison | None = None
-    names: tuple[str, ...] = ()
-    saved: tuple[Saved, ...] = ()
 
 
 def run_block(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.testing.failure_text import first_difference
-from sqlstream.testing.golden import Outcome, SessionFactory, run_block
+from sqlstream.testing.golden import SessionFactory, run_block
 from sqlstream.testing.golden_format import Block, lines_of, steps_of
+from sqlstream.testing.golden_stream import Outcome
 from sqlstream.testing.line_rows import LineComparison
 from sqlstream.testing.spark import LocalSession
 

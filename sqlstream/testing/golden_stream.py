@@ -43,6 +43,21 @@ class Saved:
         write_rows_to_file(self.path, self.columns, self.changes, kinds=self.kinds)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """``lines`` are what came out, as the file should say it, ``expected`` what should; ``matches`` is True where the
+    two say the same. Of a stream ``steps`` tells the same step by step, with what compared them, and ``saved`` holds
+    what files of expected rows should."""
+
+    lines: tuple[str, ...]
+    matches: bool
+    expected: tuple[str, ...]
+    steps: tuple[StepOutcome, ...] = ()
+    comparison: LineComparison | None = None
+    names: tuple[str, ...] = ()
+    saved: tuple[Saved, ...] = ()
+
+
 class StreamRun:
     """One run over a ``StreamTest``. With ``restarts`` the query is restarted before each but the first call."""
 

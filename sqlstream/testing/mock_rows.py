@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
@@ -15,11 +15,9 @@ from sqlstream.grammar.quoting import quote_name, quote_string
 from sqlstream.statements.mocking import MockedRows, Typed
 from sqlstream.testing.changelog import Row
 from sqlstream.testing.spelling import spell_row
+from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.testing.values import from_arrow, to_arrow
 from sqlstream.types import DataType
-
-if TYPE_CHECKING:
-    from sqlstream.session import Session
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
@@ -28,7 +26,7 @@ class _Other(Exception):
     """Not a literal of the type of its column."""
 
 
-def rows_of_mock(mock: MockedRows, session: Session) -> list[Row]:
+def rows_of_mock(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
     """The values of the columns of ``mock``, as they would come out of a job."""
     try:
         rows = _literal_rows(mock, utc=session.workspace.settings["table.local-time-zone"] == "UTC")
@@ -145,7 +143,7 @@ def _literal_text(value: Any, type_: DataType) -> str:
     raise ValueError(f"there is no literal of type {type_}: write what is expected by hand")
 
 
-def _rows_of_spark(mock: MockedRows, session: Session) -> list[Row]:
+def _rows_of_spark(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
     asking = session.fork()
     asking.workspace.settings.reset("execution.runtime-mode")
     names = [quote_name(name) for name, _ in mock.columns]

@@ -15,8 +15,8 @@ import pytest
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
-    from sqlstream.testing.golden import Outcome
     from sqlstream.testing.golden_format import Block
+    from sqlstream.testing.golden_stream import Outcome
 
 SUFFIX, SQL = ".golden", ".sql"
 

@@ -29,15 +29,14 @@ from sqlstream.planner.physical.clocks import WaitsFor, stateful_nodes
 from sqlstream.runner import SessionSources
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
-from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob, SteppedRuntime
+from sqlstream.testing.tested_session import SessionUnderTest, fast_directory
 from sqlstream.types import parse_type
 from sqlstream.udfs.spark.steps import NewestTime, StepFolder, SteppedProcessor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sqlstream.session import Session
     from sqlstream.udfs.spark.adapter import KernelProcessor
 
 _MOST_KEPT = 8
@@ -174,7 +173,9 @@ def _explained(rows: DataFrame) -> str:
 class QuickJob(SteppedJob):
     """A ``SteppedJob`` of a plan that ``runs_quickly``."""
 
-    def __init__(self, session: Session, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]) -> None:
+    def __init__(
+        self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
+    ) -> None:
         super().__init__(session, traits, directory, moved_by_rows)
         self._lowered: _Lowered | None = None
         self._number = 0

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.project import Project, enter
@@ -36,21 +31,6 @@ _SETTINGS = {
     # finds rows without their watermark, which go through a micro-batch of their own.
     "spark.sql.streaming.pollingDelay": "30",
 }
-
-
-def fast_directory(prefix: str) -> Path:
-    """A new directory, in memory where the platform offers it; it vanishes with this process at the latest."""
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=_directory_of_process()))
-
-
-@cache
-def _directory_of_process() -> Path:
-    memory = Path("/dev/shm")
-    parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    directory = Path(tempfile.mkdtemp(prefix="sqlstream-tests-", dir=parent))
-    # Removing the directory of a test is not enough: Spark's maintenance may write a snapshot of its state later.
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
 
 
 @cache

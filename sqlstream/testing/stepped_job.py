@@ -30,6 +30,7 @@ from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.lookup.sources.fed import WITHDRAWN
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlstream.session import Session
 
 RESULT = Table("query result", (), "test")
 """Stands for the sink of a query on its own."""
@@ -83,7 +83,9 @@ class SteppedRuntime(JobRuntime):
 class SteppedJob:
     """A plan in a directory of its own, and how many micro-batches were handed to it so far."""
 
-    def __init__(self, session: Session, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]) -> None:
+    def __init__(
+        self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
+    ) -> None:
         self._session = session
         self._traits = traits
         self._plan = traits.root

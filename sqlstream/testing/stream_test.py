@@ -9,30 +9,23 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from sqlstream.errors import SqlStreamError
-from sqlstream.grammar import parse_script, to_sql
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import UPSERT, Table
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
-from sqlstream.plans import Planned, Root, engine_of, plan_of
-from sqlstream.statements.defining import DEFINITIONS
+from sqlstream.plans import engine_of
 from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
-from sqlstream.testing.mocks import without_job
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.quick_job import QuickJob, runs_quickly
-from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob
+from sqlstream.testing.tested_session import SessionUnderTest, fast_directory, plan_of_script
 from sqlstream.testing.values import Time, to_arrow, to_ms
 from sqlstream.types import DataType
-
-if TYPE_CHECKING:
-    from sqlstream.session import Session
 
 _PAUSE_S = 0.02
 
@@ -60,7 +53,7 @@ class StreamTest:
     """
 
     def __init__(
-        self, script: str, session: Session, *, watermarks: Watermarks = "auto", streaming: bool = True
+        self, script: str, session: SessionUnderTest, *, watermarks: Watermarks = "auto", streaming: bool = True
     ) -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
@@ -317,22 +310,7 @@ class StreamTest:
         return table
 
 
-def plan_of_script(script: str, session: Session) -> Root:
-    """Executes all statements but the last, which is a query, an INSERT or a statement set; the plan of that."""
-    try:
-        *definitions, last = parse_script(script)
-        for statement in definitions:
-            if not isinstance(statement, DEFINITIONS):
-                raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
-            session.execute(without_job(statement), script)
-        if not isinstance(last, Planned):
-            raise ValueError(f"a test ends with a query, an INSERT or a statement set, not with: {to_sql(last)}")
-        return plan_of(last, session.workspace)
-    except SqlStreamError as error:
-        raise error.with_source(script) from error.__cause__
-
-
-def _unread(session: Session, traits: PlanTraits) -> frozenset[str]:
+def _unread(session: SessionUnderTest, traits: PlanTraits) -> frozenset[str]:
     """The tables with the connector ``test`` that are there and not read, by lower-case name."""
     declared = {t.name.casefold() for t in session.workspace.catalog.tables() if t.connector == "test"}
     return frozenset(declared - traits.tables.keys() - traits.lookup_tables.keys())

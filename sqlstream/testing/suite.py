@@ -17,7 +17,7 @@ from sqlstream.session import Session
 from sqlstream.testing import unit_tests
 from sqlstream.testing.cases import run_file
 from sqlstream.testing.failure_text import failure_text, first_difference
-from sqlstream.testing.golden import Outcome, files_of, run_block
+from sqlstream.testing.golden import files_of, run_block
 from sqlstream.testing.golden_cause import cause_of
 from sqlstream.testing.golden_format import (
     Block,
@@ -26,6 +26,7 @@ from sqlstream.testing.golden_format import (
     render_golden,
     restart_points,
 )
+from sqlstream.testing.golden_stream import Outcome
 from sqlstream.testing.report import Result, Verdict
 from sqlstream.testing.spark import LocalSession
 

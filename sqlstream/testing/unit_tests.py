@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
@@ -14,17 +13,13 @@ from sqlstream.planner.catalog import Table
 from sqlstream.statements.mocking import BoundUnitTest, MockedRows, bind_unit_test, query_of
 from sqlstream.testing.changelog import Row, merge
 from sqlstream.testing.failure_text import failure_text
-from sqlstream.testing.golden import Outcome
-from sqlstream.testing.golden_stream import StepOutcome
+from sqlstream.testing.golden_stream import Outcome, StepOutcome
 from sqlstream.testing.line_rows import LineComparison
 from sqlstream.testing.mock_rows import rows_of_mock, values_text
-from sqlstream.testing.mocks import define_mocked
 from sqlstream.testing.spelling import spell_row
 from sqlstream.testing.stream_test import StreamTest
+from sqlstream.testing.tested_session import SessionUnderTest, define_mocked
 from sqlstream.types import DataType
-
-if TYPE_CHECKING:
-    from sqlstream.session import Session
 
 _SCRIPT = "-- script "
 
@@ -39,7 +34,7 @@ class UnitOutcome:
     types: tuple[DataType, ...]
 
 
-def run_unit_test(test: nodes.UnitTest, session: Session, *, streaming: bool = False) -> UnitOutcome:
+def run_unit_test(test: nodes.UnitTest, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
     """What comes of a unit test.
 
     All rows of a mock come together, tables that lookups ask first, and then the input ends.
@@ -60,7 +55,7 @@ def run_unit_test(test: nodes.UnitTest, session: Session, *, streaming: bool = F
     return _difference(bound, rows_of_mock(bound.expected, running), rows, names, types, steps)
 
 
-def _feed(table: Table, mock: MockedRows, stream: StreamTest, session: Session) -> StepOutcome:
+def _feed(table: Table, mock: MockedRows, stream: StreamTest, session: SessionUnderTest) -> StepOutcome:
     """Columns that the mock leaves out are NULL."""
     types = [column.type for column in table.physical_columns]
     positions = {name: i for i, (name, _) in enumerate(mock.columns)}
@@ -109,7 +104,7 @@ def scripts_of(path: Path) -> list[Path]:
     return [path.parent / line[len(_SCRIPT) :].strip() for line in lines if line.startswith(_SCRIPT)]
 
 
-def run_test_of_file(path: Path, index: int, session: Session, *, streaming: bool = False) -> UnitOutcome:
+def run_test_of_file(path: Path, index: int, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
     """Statement ``index`` of the file, after the definitions of all files that it needs, with mocked tables."""
     text = path.read_text(encoding="utf-8")
     for script in scripts_of(path):

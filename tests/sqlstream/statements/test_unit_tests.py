@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.plans import Planned, plan_of
 from sqlstream.session import Session
 from sqlstream.statements.mocking import bind_unit_test
-from sqlstream.testing.mocks import define_mocked
+from sqlstream.testing.tested_session import define_mocked
 
 TABLES = """
 CREATE TABLE sales (shop STRING, amount INT, ts TIMESTAMP(3), off BIGINT METADATA FROM 'offset', WATERMARK FOR ts AS ts)

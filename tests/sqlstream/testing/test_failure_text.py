@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sqlstream.testing.failure_text import failure_text
-from sqlstream.testing.golden import Outcome
-from sqlstream.testing.golden_stream import StepOutcome
+from sqlstream.testing.golden_stream import Outcome, StepOutcome
 from sqlstream.testing.line_rows import LineComparison
 from sqlstream.types import parse_type
 

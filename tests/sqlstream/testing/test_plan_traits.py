@@ -9,7 +9,7 @@ import pytest
 from sqlstream.planner.nodes import Unary
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.stream_test import plan_of_script
+from sqlstream.testing.tested_session import plan_of_script
 from tests.planner.plans import physical
 
 TABLE = (

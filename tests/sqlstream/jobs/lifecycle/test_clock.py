@@ -16,7 +16,7 @@ from sqlstream.jobs.lifecycle.clock import Clock, clock_of
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.stream_test import plan_of_script
+from sqlstream.testing.tested_session import plan_of_script
 from tests.planner.plans import physical
 
 TABLE = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sqlstream.connectors import NAMES, connector
+from sqlstream.connectors import BUILT_IN, Connector, LookupTable, Sink, Source, connector
 from sqlstream.connectors.change_formats import CHANGE_OPTIONS
-from sqlstream.connectors.connector import CHANGELOG, Connector
+from sqlstream.connectors.connector import CHANGELOG
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS
 from sqlstream.options import Option
+from sqlstream.planner.catalog import Table
 from sqlstream.settings import OPTIONS, PLANNED
 
 _HERE = Path(__file__).parent
@@ -18,7 +19,7 @@ _FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *CHANGE_OPTIONS)
 
 def connectors_page() -> str:
     """What is said of all connectors, and a section for each."""
-    sections = [_section(connector(name)) for name in NAMES if name != "test"]
+    sections = [_section(connector(name)) for name in BUILT_IN if name != "test"]
     formats = ["## Options of the formats", "", *_table(_FORMATS)]
     return "\n".join([_part("connectors"), "", *(line for s in sections for line in s), *formats]) + "\n"
 
@@ -49,17 +50,17 @@ def _part(name: str) -> str:
 def _section(kind: Connector) -> list[str]:
     formats = {o.key for o in _FORMATS}
     own = [o for o in kind.options if o.key not in formats]
-    uses = (("source", kind.is_source), ("lookup table", kind.is_lookup), ("sink", kind.is_sink))
-    listed = [word for word, yes in uses if yes]
+    roles = (("source", Source), ("lookup table", LookupTable), ("sink", Sink))
+    listed = [word for word, role in roles if isinstance(kind, role)]
     use = " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
     lines = [f"## {kind.name}", "", f"{_escaped(kind.doc)} A {use}.", ""]
     if own:
-        lines += [*_table(own, "source" if kind.is_source else "lookup"), ""]
+        lines += [*_table(own, "source" if isinstance(kind, Source) else "lookup"), ""]
     if len(own) < len(kind.options):
         names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(kind.options) else "csv or json"
         lines += [f"With the format {names} also [their options](#options-of-the-formats).", ""]
-    if kind.metadata:
-        keys = ", ".join(f"`{key}` {type_}" for key, type_ in kind.metadata)
+    if metadata := kind.metadata(Table("t", (), kind.name)):
+        keys = ", ".join(f"`{key}` {type_}" for key, type_ in metadata.items())
         lines += [f"METADATA columns: {keys}.", ""]
     notes = _part(kind.name)
     return [*lines, notes, ""] if notes else lines

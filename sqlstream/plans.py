@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlstream import connectors
-from sqlstream.connectors import connector
+from sqlstream.connectors import (
+    LookupTable,
+    Sink,
+    Source,
+    answers_lookups,
+    connector,
+    installed,
+    row_kinds_taken,
+)
 from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
@@ -41,7 +48,8 @@ Root = Output | Insert | StatementSet
 
 def _checks(table: Table, comparison: Comparison) -> bool:
     """Whether the table's connector checks the comparison in the source."""
-    return connector(table.connector).filters(table, comparison)
+    kind = connector(table.connector)
+    return isinstance(kind, LookupTable) and kind.filters(table, comparison)
 
 
 RULES = stages(_checks)
@@ -82,7 +90,7 @@ def _with_sinks(plan: Node) -> Root:
     """The plan, in which each table that is written takes the kinds of rows that its connector does."""
     match plan:
         case Insert(table=table):
-            return with_final_rows(replace(plan, takes=connector(table.connector).takes_changes(table)))
+            return with_final_rows(replace(plan, takes=row_kinds_taken(table)))
         case StatementSet(inserts=inserts):
             return replace(plan, inserts=tuple(insert for i in inserts if isinstance(insert := _with_sinks(i), Insert)))
     assert isinstance(plan, Output)
@@ -146,12 +154,13 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert, collide: bool) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
-        if not connector(table.connector).is_source:
+        source = connector(table.connector)
+        if not isinstance(source, Source):
             yield not_read(table, place_in(statement, table))
-        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds(table):
+        elif table.changelog != APPEND_ONLY and not source.has_kinds(table):
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
-        if not connector(table.connector).answers(table):
+        if not answers_lookups(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
             yield Diagnostic(NOT_A_LOOKUP, message, place_in(statement, table), hint=_lookup_hint(table))
         if table.option(ON_ERROR) is not None:
@@ -160,7 +169,7 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert, colli
     yield from _misused_beside(plan)
     if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
         table, span = plan.table, statement.target.span
-        if not connector(table.connector).is_sink:
+        if not isinstance(connector(table.connector), Sink):
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
         else:
@@ -173,7 +182,7 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
         if table.materialized:
             message = f'"{table.name}" is a materialized view, which its own job alone writes'
             yield Diagnostic(NOT_A_SINK, message, hint="Create a table of its own for late rows, and for failed ones.")
-        if not connector(table.connector).is_sink:
+        if not isinstance(connector(table.connector), Sink):
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             yield Diagnostic(NOT_A_SINK, message, hint="SHOW CONNECTORS tells which ones are sinks.")
         if isinstance(plan, Insert) and table.name == plan.table.name:
@@ -183,7 +192,7 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
 
 def not_read(table: Table, span: Span | None) -> Diagnostic:
     """SS506 for a table that a query can only write, or look up."""
-    if connector(table.connector).is_lookup:
+    if isinstance(connector(table.connector), LookupTable):
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
         return Diagnostic(NOT_A_SOURCE, message, span, hint=hint)
@@ -200,18 +209,28 @@ def _without_kinds(table: Table, span: Span | None) -> Diagnostic:
 
 
 def _lookup_hint(table: Table) -> str:
-    kind = connector(table.connector)
-    if kind.is_lookup:
+    if isinstance(connector(table.connector), LookupTable):
         return "Add 'role' = 'lookup' to WITH of its CREATE TABLE."
-    names = ", ".join(name for name in connectors.NAMES if connector(name).is_lookup)
+    names = ", ".join(kind.name for kind in installed() if isinstance(kind, LookupTable))
     return f"Connectors that answer lookups: {names}."
+
+
+def _not_ready(table: Table) -> Iterable[Diagnostic]:
+    """What prevents a source on this machine from being read; nothing for tables that are no source."""
+    kind = connector(table.connector)
+    return kind.ready(table, {}) if isinstance(kind, Source) else ()
+
+
+def _lacks(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
+    kind = connector(table.connector)
+    return kind.inspect(table, columns) if isinstance(kind, Source) else ()
 
 
 def require_sources(plan: Node) -> None:
     """ConnectorError where a source on this machine is not there, or does not hold what the plan reads of it."""
-    wrong = [d for table in scanned_tables(plan) for d in connector(table.connector).ready(table, {})]
+    wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
     if not wrong:
-        wrong = [d for table, names in read_columns(plan) for d in connector(table.connector).inspect(table, names)]
+        wrong = [d for table, names in read_columns(plan) for d in _lacks(table, names)]
     if wrong:
         raise SqlStreamError.of(wrong)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, connector
+from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
@@ -49,43 +49,42 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        source_connector = connector(scan.table.connector)
-        if source_connector.read is None and source_connector.scans:
-            return self._whole(scan)
-        assert source_connector.read is not None, scan.table.connector
-        return source_connector.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        kind = connector(scan.table.connector)
+        if isinstance(kind, Source):
+            return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        return self._whole(scan)
 
     def _whole(self, scan: Scan) -> DataFrame:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
         from sqlstream.planner.lowering.whole_table import whole_table
 
-        lookup_connector, table = connector(scan.table.connector), scan.table
-        assert lookup_connector.lookup is not None, table.connector
+        kind, table = lookup_connector(scan.table.connector), scan.table
         types = {c.name: c.type for c in table.physical_columns}
         columns = {name: (name, type_) for name, type_ in types.items()}
         asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
-        filters = tuple(comparison for comparison in asked if lookup_connector.filters(table, comparison))
+        filters = tuple(comparison for comparison in asked if kind.filters(table, comparison))
         request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
-        source = secretive(lookup_connector.lookup(self.environment, table, request), secrets_of(table))
+        source = secretive(kind.lookup(self.environment, table, request), secrets_of(table))
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
-        has_places = connector(scan.table.connector).has_places
-        return not self.environment.spark_reads and has_places(self.environment, scan.table, scan.columns)
+        kind = connector(scan.table.connector)
+        if self.environment.spark_reads or not isinstance(kind, SplitSource):
+            return False
+        return kind.has_file_splits(self.environment, scan.table, scan.columns)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        places = connector(scan.table.connector).places
-        assert places is not None, scan.table.connector
-        return places(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        kind = connector(scan.table.connector)
+        assert isinstance(kind, SplitSource), scan.table.connector
+        return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
         if isinstance(node.source, Function):
             from sqlstream.planner.lowering.functions import lookup_source
 
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
-        make = connector(node.source.connector).lookup
-        assert make is not None, node.source.connector
-        return secretive(make(self.environment, node.source, request_of(node)), secrets_of(node.source))
+        answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
+        return secretive(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)
@@ -303,5 +302,6 @@ def _default_name(plan: Root) -> JobName:
 
 def _poll_ms(plan: Node) -> int:
     """The shortest time after which a source wants to be looked at, else 0: at once."""
-    polls = [connector(table.connector).poll_ms(table) for table in scanned_tables(plan)]
+    sources = [(connector(table.connector), table) for table in scanned_tables(plan)]
+    polls = [kind.poll_ms(table) for kind, table in sources if isinstance(kind, Source)]
     return min((ms for ms in polls if ms is not None), default=0)

@@ -15,7 +15,7 @@ from sqlstream.batch.explaining import explained_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Bound
-from sqlstream.connectors import connector
+from sqlstream.connectors import SessionTable, TruncatableTable, connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.statements.job_statements import ControlledJob
     from sqlstream.views.keeping import Views, ViewStatus
+
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
@@ -371,6 +372,8 @@ class Session:
     def _forget_rows(self, statement: nodes.Statement, before: Table, changed: object) -> None:
         """What the session holds of the rows of a table goes with the table, or takes its new name."""
         kind, folder = connector(before.connector), self._runner.folders.root
+        if not isinstance(kind, SessionTable):
+            return
         if not isinstance(statement, nodes.AlterTable):
             kind.drop(folder, before)
         elif isinstance(changed, Table) and changed.name != before.name:
@@ -426,9 +429,9 @@ class Session:
     def _truncate(self, table: Table | None) -> None:
         if table is None:
             return
-        truncate = connector(table.connector).truncate
-        assert truncate is not None, table.connector
-        truncate(self._runner.folders.root, table)
+        kind = connector(table.connector)
+        assert isinstance(kind, TruncatableTable), table.connector
+        kind.truncate(self._runner.folders.root, table)
 
     def _create_as(self, statement: nodes.CreateTable, text: str, *, wait: bool) -> Job | Rows:
         assert statement.query is not None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sqlstream import connectors
-from sqlstream.connectors import connector
-from sqlstream.connectors.connector import INSERTS_ONLY, declared_or_upserts, upserts
+from sqlstream.connectors import UpsertSink, installed, row_kinds_taken
+from sqlstream.connectors.connector import INSERTS_ONLY
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken, upserts_by_key
@@ -63,7 +62,7 @@ def _ways(table: Table, instead: str | None) -> Iterator[str]:
     if _would_replace(table):
         yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
     else:
-        upserting = [name for name in connectors.NAMES if _replaces(name)]
+        upserting = [kind.name for kind in installed() if isinstance(kind, UpsertSink)]
         yield (
             "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
             f"or with a PRIMARY KEY of {', '.join(upserting)}"
@@ -73,12 +72,7 @@ def _ways(table: Table, instead: str | None) -> Iterator[str]:
 def _would_replace(table: Table) -> bool:
     """True for tables that take changes once they have a PRIMARY KEY."""
     keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
-    return RowKind.UPDATE_AFTER in connector(table.connector).takes_changes(keyed) and table.changelog == APPEND_ONLY
-
-
-def _replaces(name: str) -> bool:
-    """True for connectors that know rows by the PRIMARY KEY, where a table has one."""
-    return connector(name).takes_changes in (upserts, declared_or_upserts)
+    return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY
 
 
 def _sentence(text: str) -> str:

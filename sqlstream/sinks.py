@@ -7,8 +7,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors import Environment, connector
-from sqlstream.connectors.connector import BatchWriter
+from sqlstream.connectors import BatchWriter, Environment, sink_connector
 from sqlstream.connectors.formats import quoted
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Insert, Node, StatementSet
@@ -50,12 +49,12 @@ class TableSink:
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
         side = SideSinks(self._environment, self._plan, self._turns)
-        sink = connector(self._table.connector)
+        target = sink_connector(self._table.connector)
         if side:
             main = checked_writer(self._environment, self._table)
             writer = rows.writeStream.foreachBatch(side.beside(main))
         else:
-            writer = sink.stream(self._environment, self._table, without_nulls(rows, self._table))
+            writer = target.stream(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True, anew=False, after=None)
         return writer
 
@@ -136,7 +135,7 @@ def _write_both(
 
 def checked_writer(environment: Environment, table: Table) -> BatchWriter:
     """Writes micro-batches into a table, failing with SS403 at a NULL in a column that is NOT NULL."""
-    return partial(_write_checked, table, connector(table.connector).batch_writer(environment, table))
+    return partial(_write_checked, table, sink_connector(table.connector).batch_writer(environment, table))
 
 
 def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: int) -> None:

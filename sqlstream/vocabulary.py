@@ -27,10 +27,11 @@ class SessionVocabulary:
         return _known(OPTIONS)
 
     def connectors(self) -> Sequence[str]:
-        return connectors.NAMES
+        return connectors.names()
 
     def options(self, connector: str) -> Mapping[str, Known]:
-        return _known(connectors.connector(connector).known_options) if connector in connectors.NAMES else {}
+        kind = connectors.find_connector(connector)
+        return {} if kind is None else _known(kind.known_options)
 
 
 def _known(options: Iterable[Option]) -> dict[str, Known]:

@@ -32,7 +32,7 @@ from examples.lookups.servers import place, postgres_server, process, redis_serv
 from examples.throughput import bare_clients
 from examples.throughput.clock import Clock, Speed
 from examples.throughput.lookup_server import LATENCY_S, SLOW_EVERY, SLOW_S
-from sqlstream.connectors import Environment, connector
+from sqlstream.connectors import Environment, lookup_connector
 from sqlstream.planner.catalog import Column
 from sqlstream.planner.catalog import Table as Declared
 from sqlstream.types import BIGINT, STRING
@@ -98,8 +98,7 @@ def http_options(address: str, path: str = "items") -> dict[str, str]:
 def _source(kind: str, options: dict[str, str]) -> LookupSource:
     """What a table of the connector gives to the operator."""
     table = Declared("items", (Column("id", BIGINT), Column("name", STRING)), kind, tuple(options.items()))
-    lookup = connector(kind).lookup
-    assert lookup is not None
+    lookup = lookup_connector(kind).lookup
     session: Any = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"})
     return lookup(Environment(session, Path()), table, Request((("id", BIGINT),), (("name", STRING),)))
 

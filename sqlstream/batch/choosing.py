@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, connector, is_scanned
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SOURCE
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes
@@ -189,12 +189,11 @@ def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause
 
 def ends(table: Table) -> bool:
     """Whether all rows of a table are there: of one that ends, or of a database."""
-    return _is_read(table) and (table.bounded or connector(table.connector).scans)
+    return _is_read(table) and (table.bounded or is_scanned(table))
 
 
 def _is_read(table: Table) -> bool:
-    kind = connector(table.connector)
-    return kind.is_source or kind.scans
+    return isinstance(connector(table.connector), Source) or is_scanned(table)
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

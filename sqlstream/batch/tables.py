@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import is_scanned
 from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import conditions_of
 from sqlstream.planner.binder.tables import read_table
@@ -34,7 +34,7 @@ def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
     wanted = [c for c in table.columns if every or c.name.casefold() in named] or list(table.columns[:1])
     fields = {f.name: f for f in relation.fields}
     items = tuple(Item(c.name, field_of(c.name), fields[c.name].type, fields[c.name].nullable) for c in wanted)
-    node, given = relation.node, conditions_of(table, name, query) if connector(table.connector).scans else []
+    node, given = relation.node, conditions_of(table, name, query) if is_scanned(table) else []
     if given:
         node = Filter(node, conjunction(given))
     plan = optimize(Output(Project(node, items), tuple(c.name for c in wanted)), RULES)

@@ -73,7 +73,9 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
 def with_traits(table: Table) -> Table:
     """The table with what its connector knows of it."""
     kind = connectors.connector(table.connector)
-    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+    is_source = isinstance(kind, connectors.Source)
+    bounded = isinstance(kind, connectors.Source) and kind.bounded(table)
+    return replace(table, bounded=bounded, streamed=is_source and not connectors.answers_lookups(table))
 
 
 def _require_buckets(distribution: nodes.Distribution, table: Table) -> None:
@@ -89,9 +91,9 @@ def _partition_option(statement: nodes.CreateTable) -> nodes.Option:
     """PARTITIONED BY is the option of the connector that has partitions."""
     options = {o.key: o for o in statement.options}
     name = options["connector"].value if "connector" in options else ""
-    has = name in connectors.NAMES and any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
-    if not has:
-        having = (n for n in connectors.NAMES if _has_partitions(n))
+    kind = connectors.find_connector(name)
+    if kind is None or not _has_partitions(kind):
+        having = (kind.name for kind in connectors.installed() if _has_partitions(kind))
         message = f'connector "{name}" has no partitions' if name else "PARTITIONED BY needs a connector"
         hint = f"Connectors that have some: {', '.join(having)}."
         raise BindError(NO_PARTITIONS, message, statement.name.span, hint=hint)
@@ -101,8 +103,8 @@ def _partition_option(statement: nodes.CreateTable) -> nodes.Option:
     return nodes.Option(PARTITIONS_OPTION, ",".join(statement.partitioned_by), span=statement.name.span)
 
 
-def _has_partitions(name: str) -> bool:
-    return any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
+def _has_partitions(kind: connectors.Connector) -> bool:
+    return any(o.key == PARTITIONS_OPTION for o in kind.options)
 
 
 def _require_columns(statement: nodes.CreateTable, table: Table) -> None:

@@ -1,54 +1,211 @@
-"""Sources and sinks: the registry. Each connector is a module of this package that is imported when it is used."""
+"""Connectors by name: those of this package, and those that other packages bring.
+
+A package registers its connectors as entry points of the group ``sqlstream.connectors``. A connector is imported when
+it is used, so that a table costs the import of its own connector alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import UNKNOWN_CONNECTOR, Connector, Environment
-from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import hint_of
-from sqlstream.planner.catalog import Table
-
-__all__ = ["NAMES", "Connector", "Environment", "connector", "validate"]
-
-NAMES = (
-    "blackhole",
-    "datagen",
-    "duckdb",
-    "filesystem",
-    "http",
-    "jdbc",
-    "kafka",
-    "memory",
-    "postgres",
-    "print",
-    "rate",
-    "redis",
-    "socket",
-    "spark",
-    "sqlite",
-    "test",
-    "upsert-kafka",
+from sqlstream.connectors.connector import (
+    UNKNOWN_CONNECTOR,
+    BatchWriter,
+    ChangelogSink,
+    Connector,
+    Environment,
+    LookupTable,
+    RecoverableSink,
+    SessionTable,
+    Sink,
+    SinkWriteRange,
+    Source,
+    SplitSource,
+    StreamSink,
+    TruncatableTable,
+    UpsertSink,
 )
+from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
+from sqlstream.options import hint_of
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.udfs.texts import reason_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = [
+    "BatchWriter",
+    "ChangelogSink",
+    "Connector",
+    "Environment",
+    "LookupTable",
+    "RecoverableSink",
+    "SessionTable",
+    "Sink",
+    "SinkWriteRange",
+    "Source",
+    "SplitSource",
+    "StreamSink",
+    "TruncatableTable",
+    "UpsertSink",
+    "answers_lookups",
+    "connector",
+    "find_connector",
+    "installed",
+    "is_scanned",
+    "lookup_connector",
+    "names",
+    "row_kinds_taken",
+    "sink_connector",
+    "source_connector",
+    "validate",
+]
+
+GROUP = "sqlstream.connectors"
+"""The group of entry points: ``name = "package.module:Class"``."""
+
+BUILT_IN = {
+    "blackhole": "sqlstream.connectors.blackhole:Blackhole",
+    "datagen": "sqlstream.connectors.datagen:DataGen",
+    "duckdb": "sqlstream.connectors.duckdb:DuckDb",
+    "filesystem": "sqlstream.connectors.filesystem:FileSystem",
+    "http": "sqlstream.connectors.http:Http",
+    "jdbc": "sqlstream.connectors.jdbc:Jdbc",
+    "kafka": "sqlstream.connectors.kafka:Kafka",
+    "memory": "sqlstream.connectors.memory:Memory",
+    "postgres": "sqlstream.connectors.postgres:Postgres",
+    "print": "sqlstream.connectors.print:Print",
+    "rate": "sqlstream.connectors.rate:Rate",
+    "redis": "sqlstream.connectors.redis:Redis",
+    "socket": "sqlstream.connectors.socket:Socket",
+    "spark": "sqlstream.connectors.spark:SparkTable",
+    "sqlite": "sqlstream.connectors.sqlite:Sqlite",
+    "test": "sqlstream.connectors.test:Fed",
+    "upsert-kafka": "sqlstream.connectors.upsert_kafka:UpsertKafka",
+}
+"""Our own connectors. A package cannot replace one of them."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all connectors, ours and those of installed packages, in alphabetical order."""
+    return tuple(sorted({*BUILT_IN, *_entry_points()}))
 
 
 def connector(name: str) -> Connector:
-    """The connector called ``name``; ConnectorError SS501 where there is none."""
-    if name not in NAMES:
+    """The connector called ``name``. ConnectorError SS501 if there is none, or if its package cannot be loaded."""
+    found = find_connector(name)
+    if found is None:
         raise ConnectorError.of([_unknown(name, None)])
-    instance = import_module(f"sqlstream.connectors.{name.replace('-', '_')}").CONNECTOR
+    return found
+
+
+def source_connector(name: str) -> Source:
+    """The connector called ``name``, which must be a source."""
+    found = connector(name)
+    assert isinstance(found, Source), f'connector "{name}" is no source'
+    return found
+
+
+def sink_connector(name: str) -> Sink:
+    """The connector called ``name``, which must be a sink."""
+    found = connector(name)
+    assert isinstance(found, Sink), f'connector "{name}" is no sink'
+    return found
+
+
+def lookup_connector(name: str) -> LookupTable:
+    """The connector called ``name``, which must answer lookups."""
+    found = connector(name)
+    assert isinstance(found, LookupTable), f'connector "{name}" answers no lookups'
+    return found
+
+
+def find_connector(name: str) -> Connector | None:
+    """The connector called ``name``, if there is one. ConnectorError SS501 if its package cannot be loaded."""
+    return _built_in(name) if name in BUILT_IN else _of_package(name)
+
+
+def installed() -> Iterator[Connector]:
+    """All connectors, in alphabetical order, but for those of packages that cannot be loaded."""
+    for name in names():
+        try:
+            yield connector(name)
+        except ConnectorError:
+            continue
+
+
+def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:
+    """All mistakes in the connector and the options of a table; ``spans``: places of the options, by key."""
+    span = spans.get("connector")
+    try:
+        kind = find_connector(table.connector)
+    except SqlStreamError as error:
+        return tuple(Diagnostic(d.code, d.message, span, d.detail, d.hint) for d in error.diagnostics)
+    return (_unknown(table.connector, span),) if kind is None else kind.validate(table, spans)
+
+
+def answers_lookups(table: Table) -> bool:
+    """Whether joins can look rows up in the table."""
+    kind = connector(table.connector)
+    return isinstance(kind, LookupTable) and kind.answers(table)
+
+
+def is_scanned(table: Table) -> bool:
+    """Whether queries over finished data read the table through lookups without a key."""
+    kind = connector(table.connector)
+    return isinstance(kind, LookupTable) and kind.scans
+
+
+def row_kinds_taken(table: Table) -> frozenset[RowKind]:
+    """The kinds of rows that INSERT may write into the table."""
+    kind = connector(table.connector)
+    return kind.takes_changes(table) if isinstance(kind, Sink) else APPEND_ONLY
+
+
+# --- loading --------------------------------------------------------------------------------------------------
+
+
+@cache
+def _built_in(name: str) -> Connector:
+    module, _, class_name = BUILT_IN[name].partition(":")
+    instance = getattr(import_module(module), class_name)()
     assert isinstance(instance, Connector)
     return instance
 
 
-def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:
-    """Everything that is wrong with the connector and the options of a table; ``spans`` by option key."""
-    if table.connector not in NAMES:
-        return (_unknown(table.connector, spans.get("connector")),)
-    return connector(table.connector).validate(table, spans)
+@cache
+def _entry_points() -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # imports email and zipfile: start-up does without
+
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}
+
+
+@cache
+def _of_package(name: str) -> Connector | None:
+    point = _entry_points().get(name)
+    if point is None:
+        return None
+    package = point.dist.name if point.dist is not None else point.module
+    try:
+        instance = point.load()()
+    except Exception as error:
+        raise _unusable(name, package, f"{type(error).__name__}: {reason_of(error)}") from error
+    if not isinstance(instance, Connector):
+        raise _unusable(name, package, f"{point.value} is no sqlstream.connectors.Connector")
+    if instance.name != name:
+        raise _unusable(name, package, f'its entry point is called "{name}", and its class "{instance.name}"')
+    return instance
+
+
+def _unusable(name: str, package: str, reason: str) -> ConnectorError:
+    message = f'connector "{name}" of package "{package}" cannot be loaded'
+    hint = f'Correct or remove the package "{package}".'
+    return ConnectorError(UNKNOWN_CONNECTOR, message, detail=f"{reason.rstrip('.')}.", hint=hint)
 
 
 def _unknown(name: str, span: Span | None) -> Diagnostic:
     message = f'connector "{name}" does not exist'
-    return Diagnostic(UNKNOWN_CONNECTOR, message, span, hint=hint_of(name, NAMES, "Connectors"))
+    return Diagnostic(UNKNOWN_CONNECTOR, message, span, hint=hint_of(name, names(), "Connectors"))

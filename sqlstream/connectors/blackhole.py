@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment, all_changes
+from sqlstream.connectors.connector import BatchWriter, ChangelogSink, Environment, StreamSink, TruncatableTable
 from sqlstream.options import NAME, Option
 from sqlstream.planner.binder.partitions import PARTITIONS_OPTION
 from sqlstream.planner.catalog import Table
@@ -15,24 +15,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    return rows.writeStream.format("noop")
+class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
+    """Writes to Spark's sink ``noop``."""
 
+    name = "blackhole"
+    doc = "A sink that computes every row and keeps none."
+    options = (Option(PARTITIONS_OPTION, NAME, "Columns that INSERT … PARTITION may name.", source=False, sink=True),)
 
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.format("noop")
 
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
 
-def truncate(directory: Path, table: Table) -> None:
-    """There are no rows to remove."""
-
-
-CONNECTOR = Connector(
-    name="blackhole",
-    doc="A sink that computes every row and keeps none.",
-    write=write,
-    write_batches=write_batches,
-    options=(Option(PARTITIONS_OPTION, NAME, "Columns that INSERT … PARTITION may name.", source=False, sink=True),),
-    takes_changes=all_changes,
-    truncate=truncate,
-)
+    def truncate(self, directory: Path, table: Table) -> None:
+        """There are no rows to remove."""

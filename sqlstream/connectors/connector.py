@@ -1,18 +1,21 @@
-"""The contract of connectors: a frozen description, with functions that read and write streams of rows.
+"""What a connector is: a description of its options, and what it does as a source, a sink or a table for lookups.
 
-A new connector is one module here with a ``CONNECTOR`` and one name in ``connectors.NAMES``.
+A connector is a class without state that extends one or several of ``Source``, ``Sink`` and ``LookupTable``. Smaller
+base classes add what few connectors can do: ``SplitSource``, ``StreamSink``, ``RecoverableSink``, ``TruncatableTable``
+and ``SessionTable``. ``docs/connectors_of_your_own.md`` walks through one.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from sqlstream.connectors.datagen_values import inside
-from sqlstream.connectors.secrets import secrets_of
+from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     DURATION,
@@ -53,18 +56,16 @@ INSERTS_ONLY = "SS510"
 NOT_A_LOOKUP = "SS512"
 NO_VARIABLES = "SS587"
 
+# --- options of every source and every sink -------------------------------------------------------------------
+
 CHANGELOG = Option(
     "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."
 )
-"""An option of every source; the planner reads it."""
-
 ON_ERROR = Option(
     bad_rows.ON_ERROR,
     OptionKind("way", "'fail', 'skip', or 'dead-letter:' and the name of a table", bad_rows.parse_on_error),
     "What happens to rows that cannot be read; not given, they fail the job.",
 )
-"""Another one."""
-
 EMIT_STRATEGY = Option(
     "scan.watermark.emit.strategy",
     one_of("on-periodic", "on-event"),
@@ -81,7 +82,7 @@ ALIGNMENT = (
     Option("scan.watermark.alignment.update-interval", DURATION, _TOGETHER),
 )
 
-OF_SOURCES = (
+SOURCE_OPTIONS = (
     CHANGELOG,
     ON_ERROR,
     EMIT_STRATEGY,
@@ -89,6 +90,7 @@ OF_SOURCES = (
     IDLE_TIMEOUT,
     Option("scan.watermark.idle-timeout", DURATION, "Flink's name of 'source.idle-timeout'."),
 )
+"""Options of every source. The planner reads them, the connector does not."""
 
 PARALLELISM = Option(
     "sink.parallelism",
@@ -99,21 +101,28 @@ PARALLELISM = Option(
 )
 """An option of every sink."""
 
-_NO_SPANS: Mapping[str, Span] = {}
+_NO_SPANS: Mapping[str, Span] = MappingProxyType({})
+
+# --- what connectors are given --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What reading and writing need beside the table.
+    """What a connector needs to read or write beside the table.
 
-    ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart and
-    stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
-    checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
-    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``spark_reads``: no source
-    tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from, ``begun`` one
-    behind it that was not completed, or the same; ``anew``: it has just been made of a savepoint. ``logs`` is where,
-    on this machine, Spark's checkpoint lists what its sources have found; None: elsewhere. ``finished``: sources that
-    end are read as one DataFrame that is no stream.
+    * ``directory``: the session's scratch folder, which is removed when the session closes.
+    * ``job``: an identifier of the job, the same after a restart.
+    * ``resumed``: the job continues from a checkpoint.
+    * ``run``: an identifier of the checkpoint. Numbers of micro-batches start again at 0 with a new one.
+    * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves adds the columns
+      ``PARTS``, which order them.
+    * ``spark_reads``: Spark reads the files of ``SplitSource``, not the exchange.
+    * ``after``: the last complete micro-batch of the checkpoint that the job continues from.
+    * ``begun``: the last micro-batch that was started, which is ``after`` or the one following it.
+    * ``anew``: the checkpoint was restored from a savepoint, and this is its first run.
+    * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
+      checkpoint is not on this machine.
+    * ``finished``: bounded sources are read as batch DataFrames instead of streams.
     """
 
     spark: SparkSession
@@ -131,248 +140,109 @@ class Environment:
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
-        """Reads files as a stream, or those that are there now (``finished``)."""
+        """Spark's reader of streams, or of what is there now if ``finished``."""
         return self.spark.read if self.finished else self.spark.readStream
 
 
 @dataclass(frozen=True)
-class Stay:
-    """A job has written to a place after the micro-batch ``since``, up to ``until``; None: it has not left since."""
+class SinkWriteRange:
+    """The micro-batches that a job has written to one location: those after ``since``, up to ``until`` (None: it still
+    writes there)."""
 
     since: int
     until: int | None = None
 
 
-UNTOLD = Stay(-1, -1)
-"""For jobs of versions that did not write down where they write: they may have been there."""
+UNKNOWN_RANGE = SinkWriteRange(-1, -1)
+"""For checkpoints of versions that did not record where they write: anything may have been written."""
 
-
-Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
-Places = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
-HasPlaces = Callable[[Environment, Table, tuple[str, ...]], bool]
-Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
 BatchWriter = Callable[["DataFrame", int], None]
-WriteBatches = Callable[[Environment, Table], BatchWriter]
-Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
-Inspect = Callable[[Table, tuple[str, ...]], Iterable[Diagnostic]]
-Drop = Callable[[Path, Table], None]
-Rename = Callable[[Path, Table, Table], None]
-RequireIntact = Callable[[Environment, Table, Stay | None, bool], None]
-MakeLookup = Callable[["Environment", Table, Request], LookupSource]
-
-
-def _inserts_only(table: Table) -> frozenset[RowKind]:
-    return APPEND_ONLY
+"""Writes the rows of a micro-batch, given with its number."""
 
 
 def upserts(table: Table) -> frozenset[RowKind]:
-    """The row kinds that a sink takes which replaces rows by the PRIMARY KEY, if its table has one."""
+    """The row kinds of a sink that replaces rows by PRIMARY KEY: upserts if the table has one, else inserts."""
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
 def declared_or_upserts(table: Table) -> frozenset[RowKind]:
-    """What a sink takes that writes down the changes of its ``changelog-mode``, and without one replaces rows by the
-    PRIMARY KEY."""
+    """The row kinds of the option ``changelog-mode``; without it those of ``upserts``."""
     return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
 
 
-def all_changes(table: Table) -> frozenset[RowKind]:
-    """The row kinds that a sink takes which writes down each change."""
-    return ALL_KINDS
+# --- the base class -------------------------------------------------------------------------------------------
 
 
-def _never(table: Table) -> bool:
-    return False
+class Connector(ABC):
+    """The description of a connector, by which statements are checked and completed.
 
-
-def _no_metadata(table: Table) -> Mapping[str, DataType]:
-    return {}
-
-
-def _at_once(table: Table) -> int | None:
-    return None
-
-
-def _untold(table: Table) -> int | None:
-    return None
-
-
-def _filters_nothing(table: Table, comparison: Comparison) -> bool:
-    return False
-
-
-def _nowhere(table: Table) -> Hashable | None:
-    return None
-
-
-def _keep(directory: Path, table: Table) -> None:
-    return None
-
-
-def _stays(directory: Path, before: Table, after: Table) -> None:
-    return None
-
-
-def _no_check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    return ()
-
-
-def _nothing_wrong(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-    return ()
-
-
-def _has_no_places(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-    return False
-
-
-@dataclass(frozen=True)
-class Connector:
-    """A connector as data.
-
-    ``read(environment, table, columns)`` returns a streaming DataFrame with exactly the named physical and metadata
-    columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow. Where
-    the table tolerates bad rows (``planner.bad_rows``), a source that parses records gives these as well, with NULL in
-    what could not be read, and the hidden column BAD.
-    ``places(environment, table, columns)`` tells where the same rows are in Parquet files, as ``Runtime.places`` says,
-    where ``has_places`` of the same is True.
-    ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
-    batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
-    writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
-    streaming sink of its own. Rows have exactly the physical columns of the table;
-    those of updating queries have their kind in the column ROW_KIND behind them.
-    ``takes_changes(table)``: the kinds of rows that a sink wants, inserts only where nothing is said; without -U it
-    replaces rows by the PRIMARY KEY, and where -U comes nevertheless, for there is no other row to come, it deletes.
-    ``has_kinds(table)``: where ``Table.changelog`` says more than inserts, ``read`` adds the column ROW_KIND.
-    ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
-    ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
-    ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
-    ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
-    ``row_count(table)`` says how many rows a source has, where its options tell it.
-    ``drop(directory, table)`` removes what the session's scratch folder holds of a table, ``rename`` gives it the name
-    of another one. ``truncate(directory, table)`` removes its rows, wherever they are; None: that is not done.
-    ``metadata`` are the keys of METADATA columns with their natural types, ``metadata_of(table)`` more of them, which a
-    format has.
-    ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
-    the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
-    ``scans``: a request without keys asks ``lookup`` for all rows, which queries over finished data do.
-    ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
-    share it; None: nowhere that others reach.
-    ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that
-    it has written before, ``stay`` says when (None: not there), or write to the place of somebody else. ``streamed``:
-    it writes by ``write``. None: a sink that keeps nothing that could be missed.
-    ``require_batch(table, number)`` raises an error where a sink that is written by ``write`` no longer has what it
-    keeps of a complete micro-batch; asked once a second.
-    ``refused`` are known options that have no effect here, and what to write instead.
-    ``variables`` are the keys of options whose values may hold ``${NAME}``, an environment variable; the connector
-    looks it up when a job starts (``connectors.secrets.resolved``).
+    * ``name``: the value of ``'connector'`` in WITH; ``doc``: one sentence for SHOW CONNECTORS and the documentation.
+    * ``options``: all keys of WITH but those that every source and sink has (``SOURCE_OPTIONS``, ``PARALLELISM``).
+    * ``refused``: keys that are known and have no effect here, each with what to write instead.
+    * ``variables``: keys of options whose values may hold ``${NAME}``, an environment variable; ``resolved_values``
+      looks it up.
     """
 
-    name: str
-    doc: str
-    options: tuple[Option, ...] = ()
-    read: Read | None = None
-    places: Places | None = None
-    has_places: HasPlaces = _has_no_places
-    write_batches: WriteBatches | None = None
-    write: Write | None = None
-    takes_changes: Callable[[Table], frozenset[RowKind]] = _inserts_only
-    has_kinds: Callable[[Table], bool] = _never
-    bounded: Callable[[Table], bool] = _never
-    check: Check = _no_check
-    ready: Check = _no_check
-    inspect: Inspect = _nothing_wrong
-    drop: Drop = _keep
-    truncate: Drop | None = None
-    rename: Rename = _stays
-    poll_ms: Callable[[Table], int | None] = _at_once
-    row_count: Callable[[Table], int | None] = _untold
-    metadata: tuple[tuple[str, DataType], ...] = ()
-    metadata_of: Callable[[Table], Mapping[str, DataType]] = _no_metadata
-    lookup: MakeLookup | None = None
-    filters: Callable[[Table, Comparison], bool] = _filters_nothing
-    scans: bool = False
-    refused: Mapping[str, str] = field(default_factory=dict)
-    place: Callable[[Table], Hashable | None] = _nowhere
-    require_intact: RequireIntact | None = None
-    require_batch: Callable[[Table, int], None] | None = None
-    variables: tuple[str, ...] = ()
+    name: ClassVar[str]
+    doc: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    refused: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    variables: ClassVar[tuple[str, ...]] = ()
 
-    @property
-    def is_source(self) -> bool:
-        return self.read is not None
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        """Mistakes that no option shows by itself, found when the table is created. ``spans``: places of the options,
+        by key; that of ``'connector'`` is among them."""
+        return ()
 
-    @property
-    def is_lookup(self) -> bool:
-        return self.lookup is not None
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        """The keys of METADATA columns, with their natural types."""
+        return {}
 
-    @property
-    def is_sink(self) -> bool:
-        return self.write_batches is not None
-
-    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        """The writer of a stream of rows into a table, not yet started."""
-        if self.write is not None:
-            return self.write(environment, table, self._in_tasks(rows, table))
-        return rows.writeStream.foreachBatch(self.batch_writer(environment, table))
-
-    def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
-        """The function that writes one micro-batch of the table."""
-        assert self.write_batches is not None, f"{self.name} is no sink"
-        write = partial(_write_in_tasks, self.write_batches(environment, table), self._in_tasks, table)
-        return partial(_write_secretively, write, secrets_of(table))
-
-    def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
-        """Rows that are only added, in as many tasks as the table says; changes keep the order that they have."""
-        from sqlstream.udfs.kernel import ROW_KIND  # with pyarrow, which definitions do without
-
-        tasks = self.values(table).get(PARALLELISM.key)
-        return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
-
-    def answers(self, table: Table) -> bool:
-        """Can rows be looked up in the table? One for streams, too, has an option that says which a table is for."""
-        role = find(self.known_options, "role") if self.is_lookup else None
-        if role is None:
-            return self.is_lookup
-        written = table.option("role") or role.default
-        return written is None or bool(role.kind.parse(written) == "lookup")
-
+    @final
     def values(self, table: Table) -> dict[str, Any]:
-        """The options of a valid table as Python values, with the defaults."""
+        """The options of a checked table as Python values, with the defaults; None: no value and no default."""
         return parsed(self.known_options, dict(table.options))
 
+    @final
+    def resolved_values(self, table: Table) -> dict[str, Any]:
+        """``values`` with ``${NAME}`` replaced by environment variables, when a job starts. ConnectorError SS560 if one
+        is not set."""
+        return resolved(self.values(table))
+
+    @final
     @property
     def known_options(self) -> tuple[Option, ...]:
+        """The connector's own options, and those of every source or sink."""
         own_keys = {o.key for o in self.options}
-        of_sources = OF_SOURCES if self.is_source else ()
-        of_sinks = (PARALLELISM,) if self.is_sink and PARALLELISM.key not in self.refused else ()
+        of_sources = SOURCE_OPTIONS if isinstance(self, Source) else ()
+        of_sinks = (PARALLELISM,) if isinstance(self, Sink) and PARALLELISM.key not in self.refused else ()
         return (*self.options, *(o for o in (*of_sources, *of_sinks) if o.key not in own_keys))
 
+    @final
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
-        """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""
+        """All mistakes in the options and columns of a table; ``spans``: places of the options, by key."""
         wrong = [*self._wrong_options(table, spans), *self._missing_options(table, spans)]
         wrong += self._wrong_metadata(table)
         return tuple(wrong or self.check(table, spans))
 
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
-            option = find(self.known_options, key)
+            option, span = find(self.known_options, key), spans.get(key)
             if instead := self.refused.get(key):
-                message = f'option "{key}" is not executed yet'
-                yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
+                yield Diagnostic(NOT_EXECUTED, f'option "{key}" is not executed yet', span, hint=instead)
             elif option is None:
-                yield self._unknown_option(key, spans.get(key))
-            elif wrong := self._wrong_value(option, key, value, table, spans):
+                message = f'connector "{self.name}" has no option "{key}"'
+                hint = hint_of(key, (o.key for o in self.known_options), "Options")
+                yield Diagnostic(UNKNOWN_OPTION, message, span, hint=hint)
+            elif wrong := (
+                self._wrong_variable(option, key, value, span)
+                or check_value(option, key, value, span)
+                or _missing_field(option, key, table, span)
+            ):
                 yield wrong
 
-    def _wrong_value(
-        self, option: Option, key: str, value: str, table: Table, spans: Mapping[str, Span]
-    ) -> Diagnostic | None:
-        span = spans.get(key)
-        refused = self._wrong_variable(option, key, value, span)
-        return refused or check_value(option, key, value, span) or _missing_field(option, key, table, spans)
-
     def _wrong_variable(self, option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
-        """SS587 for a reference that nobody would look up."""
+        """SS587 for ``${NAME}`` in an option that is not among ``variables``."""
         name = REFERENCE.search(value)
         if name is None or option.key in self.variables:
             return None
@@ -380,11 +250,6 @@ class Connector:
         taking = f"Options that take one: {', '.join(self.variables)}." if self.variables else ""
         hint = f"Write the value, or on the command line --param {name[1]}=VALUE. {taking}"
         return Diagnostic(NO_VARIABLES, message, span, hint=hint.strip())
-
-    def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
-        message = f'connector "{self.name}" has no option "{key}"'
-        hint = hint_of(key, (o.key for o in self.known_options), "Options")
-        return Diagnostic(UNKNOWN_OPTION, message, span, hint=hint)
 
     def _missing_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for option in self.options:
@@ -394,11 +259,142 @@ class Connector:
                 yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
 
     def _wrong_metadata(self, table: Table) -> Iterable[Diagnostic]:
-        keys = {**dict(self.metadata), **self.metadata_of(table)}
+        keys = self.metadata(table)
         for column in table.columns:
             if column.metadata_key is not None and column.metadata_key not in keys:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
                 yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, keys, "Metadata keys"))
+
+
+def _is_within(path: str, table: Table) -> bool:
+    """Whether the path, such as ``buyer.name``, ``tags.element`` or ``m.key``, names a part of a column."""
+    within = [(c.name, c.type) for c in table.physical_columns]
+    while within:
+        name, kind = within.pop()
+        if path == name:
+            return True
+        if path.startswith(f"{name}."):
+            within += nested_fields(name, kind)
+    return False
+
+
+def nested_fields(path: str, type_: DataType) -> list[tuple[str, DataType]]:
+    """The parts of the values of a nested type, by path as Flink names them; nothing for other types."""
+    match type_:
+        case DataType("STRUCT", members):
+            return [(f"{path}.{member[0]}", member[1]) for member in members if isinstance(member, tuple)]
+        case DataType("ARRAY", (DataType() as element,)):
+            return [(f"{path}.element", element)]
+        case DataType("MAP", (DataType() as key, DataType() as value)):
+            return [(f"{path}.key", key), (f"{path}.value", value)]
+    return []
+
+
+def _missing_field(option: Option, key: str, table: Table, span: Span | None) -> Diagnostic | None:
+    """SS504 where ``fields.#.…`` names no column of the table."""
+    word = option.word(key)
+    names = [c.name for c in table.physical_columns]
+    if word is None or not option.key.startswith("fields.") or word in names or _is_within(word, table):
+        return None
+    message = f'option "{key}" names the column "{word}", which table "{table.name}" does not have'
+    return Diagnostic(WRONG_VALUE, message, span, hint=hint_of(word, names, "Columns"))
+
+
+# --- sources --------------------------------------------------------------------------------------------------
+
+
+class Source(Connector):
+    """A connector whose tables queries read."""
+
+    @abstractmethod
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """A streaming DataFrame with the named physical and metadata columns, in that order, of their declared types.
+
+        Hidden columns may follow: ``__processing_time``; ROW_KIND where ``has_kinds``. Where the table tolerates bad
+        rows (``planner.bad_rows``), a source that parses records returns bad ones too, with NULL in what it could not
+        read and the hidden column BAD.
+        """
+
+    def bounded(self, table: Table) -> bool:
+        """Whether the source ends by itself."""
+        return False
+
+    def has_kinds(self, table: Table) -> bool:
+        """Whether ``read`` adds the column ROW_KIND where ``Table.changelog`` has more kinds than inserts."""
+        return False
+
+    def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        """Mistakes of a local source that is not there, looked for before Spark starts."""
+        return ()
+
+    def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
+        """Mistakes of a local source that lacks one of the named columns, looked for after ``ready``."""
+        return ()
+
+    def poll_ms(self, table: Table) -> int | None:
+        """How often to look for new rows, in milliseconds; None: all the time."""
+        return None
+
+    def row_count(self, table: Table) -> int | None:
+        """How many rows the source has, as far as the options say."""
+        return None
+
+
+class SplitSource(Source):
+    """A source whose Parquet files the exchange reads itself, which is faster than Spark's reader."""
+
+    @abstractmethod
+    def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+        """Whether ``file_splits`` can be called instead of ``read``."""
+
+    @abstractmethod
+    def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """A streaming DataFrame of files and shares of them, as ``Runtime.places`` describes it."""
+
+
+# --- sinks ----------------------------------------------------------------------------------------------------
+
+
+class Sink(Connector):
+    """A connector whose tables INSERT writes."""
+
+    @abstractmethod
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """A function that writes the rows of a micro-batch, called once when a job starts.
+
+        The rows have exactly the physical columns of the table, and those of updating queries the column ROW_KIND. A
+        micro-batch that fails runs again with the same number: its rows replace those of the first attempt.
+        """
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        """The row kinds that the sink takes; inserts only by default.
+
+        A sink without ``-U`` replaces rows by PRIMARY KEY. It deletes the row if it gets ``-U`` nevertheless, which
+        means that no other row follows.
+        """
+        return APPEND_ONLY
+
+    def location(self, table: Table) -> Hashable | None:
+        """Where rows are stored under the number of their micro-batch. Two sinks of one query must not share it; None:
+        they may."""
+        return None
+
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        """The writer of a stream of rows, not yet started: the job adds checkpoint, trigger and name."""
+        return rows.writeStream.foreachBatch(self.batch_writer(environment, table))
+
+    @final
+    def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
+        """``write_batches`` with the option ``sink.parallelism``, and errors that show no secrets."""
+        write = partial(_write_in_tasks, self.write_batches(environment, table), self._in_tasks, table)
+        return partial(_write_secretively, write, secrets_of(table))
+
+    def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
+        """Inserted rows, in as many tasks as the table says; changes keep the order that they have."""
+        from sqlstream.udfs.kernel import ROW_KIND  # imports pyarrow, which definitions do not need
+
+        tasks = self.values(table).get(PARALLELISM.key)
+        return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
 
 
 def _write_in_tasks(
@@ -412,26 +408,105 @@ def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, n
         write(batch, number)
 
 
-def _is_within(path: str, table: Table) -> bool:
-    """Whether the path, ``buyer.name``, ``tags.element`` or ``m.key``, leads to what is in a column."""
-    within = [(c.name, c.type) for c in table.physical_columns]
-    while within:
-        name, kind = within.pop()
-        if path == name:
+class ChangelogSink(Sink):
+    """A sink that takes rows of all kinds, because it writes each change down."""
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        return ALL_KINDS
+
+
+class UpsertSink(Sink):
+    """A sink that replaces rows by the PRIMARY KEY of a table that has one."""
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        return upserts(table)
+
+
+class StreamSink(Sink):
+    """A sink that Spark writes itself, where its rows are the only ones of the query."""
+
+    @abstractmethod
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        """Spark's writer of the rows, not yet started."""
+
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        return self.write_stream(environment, table, self._in_tasks(rows, table))
+
+
+class RecoverableSink(Sink):
+    """A sink with stored rows that a job can miss when it continues from its checkpoint."""
+
+    @abstractmethod
+    def require_intact(
+        self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
+    ) -> None:
+        """Raises an error where a job that continues would lose rows that it has written, or write among those of
+        another job. ``written``: what it wrote to the location before; ``streamed``: it writes by ``write_stream``."""
+
+    def require_batch(self, table: Table, number: int) -> None:
+        """Raises an error where the rows of a complete micro-batch are gone, if written by ``write_stream``.
+
+        Called once a second while the job runs.
+        """
+
+
+# --- lookups --------------------------------------------------------------------------------------------------
+
+
+class LookupTable(Connector):
+    """A connector that finds rows by key, for joins FOR SYSTEM_TIME AS OF.
+
+    ``scans``: a request without keys returns all rows, so that queries over finished data read the table.
+    """
+
+    scans: ClassVar[bool] = False
+
+    @abstractmethod
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        """What answers lookups, called once when a job starts. The keys, columns and filters of the request name
+        physical columns of the table."""
+
+    def filters(self, table: Table, comparison: Comparison) -> bool:
+        """Whether the source itself checks the comparison, given among the filters of a request."""
+        return False
+
+    @final
+    def answers(self, table: Table) -> bool:
+        """Whether this table is one for lookups: a connector that is a source, too, has the option ``role`` for it."""
+        role = find(self.known_options, "role")
+        if role is None:
             return True
-        if path.startswith(f"{name}."):
-            within += inside(name, kind)
-    return False
+        written = table.option("role") or role.default
+        return written is None or bool(role.kind.parse(written) == "lookup")
 
 
-def _missing_field(option: Option, key: str, table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
-    """``fields.#.…`` must name a column of the table."""
-    word = option.word(key)
-    names = [c.name for c in table.physical_columns]
-    if word is None or not option.key.startswith("fields.") or word in names or _is_within(word, table):
-        return None
-    message = f'option "{key}" names the column "{word}", which table "{table.name}" does not have'
-    return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint_of(word, names, "Columns"))
+# --- tables whose rows are ours -------------------------------------------------------------------------------
+
+
+class TruncatableTable(Connector):
+    """A connector whose tables TRUNCATE TABLE and INSERT OVERWRITE can empty."""
+
+    @abstractmethod
+    def truncate(self, directory: Path, table: Table) -> None:
+        """Removes all rows of the table. ``directory``: the session's scratch folder."""
+
+
+class SessionTable(TruncatableTable):
+    """A connector that keeps the rows of tables in the session's scratch folder, ``directory``."""
+
+    @abstractmethod
+    def drop(self, directory: Path, table: Table) -> None:
+        """Removes the rows of a table that is dropped."""
+
+    @abstractmethod
+    def rename(self, directory: Path, before: Table, after: Table) -> None:
+        """Gives the rows of a table its new name."""
+
+    def truncate(self, directory: Path, table: Table) -> None:
+        self.drop(directory, table)
+
+
+# --- for several connectors -----------------------------------------------------------------------------------
 
 
 def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
@@ -441,7 +516,7 @@ def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
 
 
 def folder_of_batch(folder: str, number: int) -> str:
-    """The folder for the files of a micro-batch; a batch that runs again overwrites its own folder and no other.
+    """The folder for the files of a micro-batch, so that one that runs again overwrites its own files and no others.
 
     Readers see one more partition column, which nobody selects.
     """

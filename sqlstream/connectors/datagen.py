@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
+from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Source, columns_of, nested_fields
 from sqlstream.connectors.datagen_values import (
     COLLECTIONS,
     DUE,
@@ -18,7 +18,6 @@ from sqlstream.connectors.datagen_values import (
     NUMBERS,
     SEQUENCES,
     expression,
-    inside,
     is_integer,
     limits,
 )
@@ -48,7 +47,7 @@ NUMBER = OptionKind("number", "a number", _decimal)
 def field_options(table: Table, path: str) -> dict[str, Any]:
     """The options of one column, or of what is in one: the last words of ``fields.<path>.…`` with their values."""
     prefix = f"fields.{path}."
-    given = ((key.removeprefix(prefix), v) for key, v in CONNECTOR.values(table).items() if key.startswith(prefix))
+    given = ((key.removeprefix(prefix), v) for key, v in DataGen().values(table).items() if key.startswith(prefix))
     return {word: value for word, value in given if "." not in word}
 
 
@@ -56,27 +55,10 @@ def _with_inner(columns: Iterable[Column]) -> Iterable[Column]:
     """The columns, and what is in them, each as a column with its path for a name."""
     for column in columns:
         yield column
-        yield from _with_inner(Column(path, kind) for path, kind in inside(column.name, column.type))
-
-
-def row_count(table: Table) -> int | None:
-    """How many rows there are in all: ``number-of-rows``, or fewer where a sequence ends earlier; None: no end."""
-    fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
-    lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
-    stated = CONNECTOR.values(table)["number-of-rows"]
-    return min([*lengths, *([] if stated is None else [stated])], default=None)
+        yield from _with_inner(Column(path, kind) for path, kind in nested_fields(column.name, column.type))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    for column in _with_inner(table.physical_columns):
-        if column.type.name not in GENERATED | NESTED:
-            message = f'connector "datagen" cannot make values of type {column.type.ddl()} for column "{column.name}"'
-            yield Diagnostic(WRONG_COLUMN, message, hint=f"It makes {', '.join(sorted(GENERATED | NESTED))}.")
-        else:
-            yield from _check_field(table, column, spans)
 
 
 def _check_field(table: Table, column: Column, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -158,23 +140,10 @@ def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str,
 # --- source ---------------------------------------------------------------------------------------------------
 
 
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    values = CONNECTOR.values(table)
-    numbers = _finished_numbers(environment, table) if environment.finished else _numbers(environment, table, columns)
-    given = partial(field_options, table)
-    position = {c.name: i for i, c in enumerate(table.columns)}
-    return numbers.selectExpr(
-        *(
-            f"{expression(c.type, c.name, given, values['seed'], str(position[c.name]))} AS {quoted(c.name)}"
-            for c in columns_of(table, columns)
-        )
-    )
-
-
 def _finished_numbers(environment: Environment, table: Table) -> DataFrame:
     """All rows at once; the first one was due when the query began."""
-    rate = CONNECTOR.values(table)["rows-per-second"]
-    numbers = environment.spark.range(row_count(table) or 0)
+    rate = DataGen().values(table)["rows-per-second"]
+    numbers = environment.spark.range(DataGen().row_count(table) or 0)
     due = f"unix_micros(current_timestamp()) + id DIV {rate} * 1000000 + id % {rate} * 1000000 DIV {rate}"
     return numbers.selectExpr("id", f"{due} AS {DUE}")
 
@@ -189,9 +158,9 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
     spark = environment.spark
     make_active(spark)
     spark.dataSource.register(datagen_source.RowNumbers)
-    values = CONNECTOR.values(table)
+    values = DataGen().values(table)
     reader = spark.readStream.format(datagen_source.RowNumbers.name()).option("rate", values["rows-per-second"])
-    count = row_count(table)
+    count = DataGen().row_count(table)
     if count is not None:
         reader = reader.option("rows", count)
     if any(c.type.is_timestamp for c in _with_inner(columns_of(table, columns))):
@@ -199,14 +168,12 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
     return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
 
 
-def is_bounded(table: Table) -> bool:
-    return row_count(table) is not None
+class DataGen(Source):
+    """Computes the rows from numbers that a source in Python counts."""
 
-
-CONNECTOR = Connector(
-    name="datagen",
-    doc="Made-up rows, random or in sequence; the same ones on every run with the same seed.",
-    options=(
+    name = "datagen"
+    doc = "Made-up rows, random or in sequence; the same ones on every run with the same seed."
+    options = (
         Option("rows-per-second", integer(1), "How many rows a second brings.", "10000"),
         Option("number-of-rows", integer(1), "How many rows in all; without it, and without a sequence, no end."),
         Option("seed", integer(), "Another number gives other random values.", "0"),
@@ -222,9 +189,38 @@ CONNECTOR = Connector(
             DURATION,
             "Random timestamps lie at most so far before the time at which a row is due; 0.",
         ),
-    ),
-    read=read,
-    check=check,
-    bounded=is_bounded,
-    row_count=row_count,
-)
+    )
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.values(table)
+        numbers = (
+            _finished_numbers(environment, table) if environment.finished else _numbers(environment, table, columns)
+        )
+        given = partial(field_options, table)
+        position = {c.name: i for i, c in enumerate(table.columns)}
+        return numbers.selectExpr(
+            *(
+                f"{expression(c.type, c.name, given, values['seed'], str(position[c.name]))} AS {quoted(c.name)}"
+                for c in columns_of(table, columns)
+            )
+        )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        for column in _with_inner(table.physical_columns):
+            if column.type.name not in GENERATED | NESTED:
+                message = (
+                    f'connector "datagen" cannot make values of type {column.type.ddl()} for column "{column.name}"'
+                )
+                yield Diagnostic(WRONG_COLUMN, message, hint=f"It makes {', '.join(sorted(GENERATED | NESTED))}.")
+            else:
+                yield from _check_field(table, column, spans)
+
+    def bounded(self, table: Table) -> bool:
+        return self.row_count(table) is not None
+
+    def row_count(self, table: Table) -> int | None:
+        """How many rows there are in all: ``number-of-rows``, or fewer where a sequence ends earlier; None: no end."""
+        fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
+        lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
+        stated = self.values(table)["number-of-rows"]
+        return min([*lengths, *([] if stated is None else [stated])], default=None)

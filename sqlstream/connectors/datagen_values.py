@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from sqlstream.connectors.connector import nested_fields
 from sqlstream.types import DataType
 
 _INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -26,18 +27,6 @@ Hash = Callable[[int], str]
 
 Given = Callable[[str], Mapping[str, Any]]
 """The options of a column, or of what is in it, by its path: ``buyer``, ``buyer.name``, ``tags.element``."""
-
-
-def inside(path: str, type_: DataType) -> list[tuple[str, DataType]]:
-    """What the values of a nested type are made of, by path, as Flink names it; nothing for other types."""
-    match type_:
-        case DataType("STRUCT", members):
-            return [(f"{path}.{member[0]}", member[1]) for member in members if isinstance(member, tuple)]
-        case DataType("ARRAY", (DataType() as element,)):
-            return [(f"{path}.element", element)]
-        case DataType("MAP", (DataType() as key, DataType() as value)):
-            return [(f"{path}.key", key), (f"{path}.value", value)]
-    return []
 
 
 def is_integer(type_: DataType) -> bool:
@@ -66,7 +55,7 @@ def expression(type_: DataType, path: str, given_of: Given, seed: int, salt: str
         return f"xxhash64(id, {seed}L, {salt}, {index})"
 
     def within(place: int, more: str = "") -> str:
-        name, kind = inside(path, type_)[place]
+        name, kind = nested_fields(path, type_)[place]
         return expression(kind, name, given_of, seed, f"{salt}, -2{more}, {place}")
 
     made = _nested(type_, given.get("length", 3), salt, within) if type_.name in NESTED else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sqlstream.connectors.connector import PATH_ERROR, Stay
+from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
 from sqlstream.connectors.file_columns import is_hidden
 from sqlstream.connectors.file_sink_log import LOG, newest_folder, newest_logged
 from sqlstream.connectors.upsert_files import ROWS, is_foreign
@@ -20,20 +20,20 @@ _PAUSE_SECONDS = 0.1
 """Spark may write a compact entry, and remove those in it, while somebody looks."""
 
 
-def require_log(table: Table, folder: Path, stay: Stay | None, after: int, streamed: bool) -> None:
+def require_log(table: Table, folder: Path, written: SinkWriteRange | None, after: int, streamed: bool) -> None:
     """Errors where a job that goes on after a micro-batch would lose rows that it has written to the folder, or write
-    among those of somebody else: SS420, SS434, SS508. The rest is as in ``Connector.require_intact``."""
+    among those of somebody else: SS420, SS434, SS508. The rest is as in ``RecoverableSink.require_intact``."""
     there = folder.is_dir() and any(not is_hidden(path.name) and _is_or_holds_file(path) for path in folder.iterdir())
     logged, batches = (newest_logged(folder), newest_folder(folder)) if folder.is_dir() else (None, None)
     nothing_told = logged is None and batches is None
-    if stay is None:
+    if written is None:
         if there or not nothing_told:
             raise not_empty(table, folder)
         return
     if batches is not None if streamed else logged is not None:
         raise _written_otherwise(table, folder, streamed)
-    until = after if stay.until is None else stay.until
-    if streamed and ((there and nothing_told) or (stay.since < until and (logged is None or logged < until))):
+    until = after if written.until is None else written.until
+    if streamed and ((there and nothing_told) or (written.since < until and (logged is None or logged < until))):
         raise _log_gone(table, folder, until)
 
 
@@ -46,9 +46,9 @@ def _is_or_holds_file(path: Path) -> bool:
     return not path.is_dir() or path.is_symlink() or holds_files(path)
 
 
-def require_rows(table: Table, folder: Path, stay: Stay | None) -> None:
+def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
     """Errors as those of ``require_log``, for a directory that holds the rows of now."""
-    has_written = stay is not None and stay.until is not None and stay.since < stay.until
+    has_written = written is not None and written.until is not None and written.since < written.until
     if has_written and not (folder / ROWS).exists():
         message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
         hint = "Give it back from a copy, or start the job anew, without its checkpoint."

@@ -31,9 +31,13 @@ from sqlstream.connectors.connector import (
     PATH_ERROR,
     WRONG_COLUMN,
     BatchWriter,
-    Connector,
     Environment,
-    Stay,
+    LookupTable,
+    RecoverableSink,
+    SinkWriteRange,
+    SplitSource,
+    StreamSink,
+    TruncatableTable,
     columns_of,
     folder_of_batch,
 )
@@ -86,7 +90,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles
-from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.texts import reason_of
 
@@ -116,23 +120,13 @@ def local_path(path: str) -> str | None:
 
 
 def is_bounded(table: Table) -> bool:
+    """Whether the files that are there at the start are all."""
     return table.option("source.monitor-interval") is None
 
 
-def poll_ms(table: Table) -> int | None:
-    interval: int | None = CONNECTOR.values(table)["source.monitor-interval"]
-    return interval
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    yield from check_format(table, spans)
-    yield from _check_changes(table, spans)
-    yield from check_kind_column(table, spans)
-    names = [c.name for c in table.physical_columns]
-    for name in partition_columns(table):
-        if name not in names:
-            message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
-            yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, names, "Columns"))
+def tells_kinds(table: Table) -> bool:
+    """Whether each row that is read has its kind, from its format or from a column."""
+    return has_kinds(table) or kind_column(table) is not None
 
 
 def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -144,29 +138,9 @@ def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
         yield Diagnostic(WRONG_VALUE, message, spans.get(_MOST_FILES), hint="Leave it out.")
 
 
-def tells_kinds(table: Table) -> bool:
-    """True where each row that is read comes with its kind, from its format or from a column."""
-    return has_kinds(table) or kind_column(table) is not None
-
-
 def partition_columns(table: Table) -> list[str]:
     listed = (table.option("partition-by") or "").split(",")
     return [name.strip() for name in listed if name.strip()]
-
-
-def ready(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """A bounded source on this machine must be there before the job starts; a watched one may come later."""
-    path = local_path(table.option("path") or "")
-    yield from _credentials(table, spans)
-    try:
-        there = path is None or not is_bounded(table) or _exists(path)
-    except (OSError, ValueError) as error:
-        yield _unusable(table, path or "", error, spans.get("path"))
-        return
-    if not there:
-        message = f'path "{path}" of table "{table.name}" does not exist'
-        hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
-        yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
 
 
 def _credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -185,21 +159,6 @@ def _unusable(table: Table, path: str, error: Exception, span: Span | None = Non
 
 def _beginning(path: str) -> str:
     return path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
-
-
-def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-    """Local files must be such as can be read, and the newest must hold the columns."""
-    path = local_path(table.option("path") or "")
-    if path is None:
-        return []
-    logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
-    paths = [] if logged else walk(_matching(path)).files
-    wrong = [*islice(wrong_files(table, paths, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
-    wrong = wrong or [*islice(wrong_directories(table, partition_columns(table), _matching(path), paths), 1)]
-    if wrong:
-        return wrong
-    files = newest_files(_matching(path))
-    return wrong_columns(table, CONNECTOR.values(table), _in_files(table, columns), files)
 
 
 def _in_files(table: Table, columns: tuple[str, ...]) -> tuple[TableColumn, ...]:
@@ -221,16 +180,10 @@ def _matching(path: str) -> Iterable[Path]:
 # --- source ---------------------------------------------------------------------------------------------------
 
 
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    if kind_column(table) is None:
-        return _read(environment, table, columns)
-    return with_kinds(_read(environment, table, read_columns(table, columns)), table, columns)
-
-
 def _read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    values = CONNECTOR.values(table)
+    values = FileSystem().values(table)
     path = values["path"]
     _require_columns(environment, table, columns)
     chosen = columns_of(table, columns)
@@ -269,7 +222,7 @@ def _listed_files(
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or is_connect(environment.spark):
         return None
-    values = CONNECTOR.values(table)
+    values = FileSystem().values(table)
     skips = values["source.missing-files"] == "skip"
     return ListedFiles(table.name, environment.logs, _root(path), values["format"], skips, columns)
 
@@ -301,7 +254,7 @@ def _json_rows(
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, schema, "text")
     read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
-    rows = read(files, _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, position)
+    rows = read(files, _LINE, table, named, FileSystem().values(table), {**keep, **parts}, position)
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
@@ -316,7 +269,7 @@ def _require_columns(environment: Environment, table: Table, columns: tuple[str,
     """ConnectorError where remote files do not hold the columns; Spark alone can look into them."""
     if local_path(table.option("path") or "") is not None:
         return
-    wrong = wrong_columns_through_spark(environment.spark, table, CONNECTOR.values(table), _in_files(table, columns))
+    wrong = wrong_columns_through_spark(environment.spark, table, FileSystem().values(table), _in_files(table, columns))
     if wrong:
         raise SqlStreamError.of(wrong)
 
@@ -326,7 +279,7 @@ def _columns_to_check(table: Table, columns: tuple[str, ...]) -> tuple[tuple[str
     of NULLs.
     """
     path = local_path(table.option("path") or "")
-    if path is None or CONNECTOR.values(table)["format"] != "parquet" or missing_are_null(table):
+    if path is None or FileSystem().values(table)["format"] != "parquet" or missing_are_null(table):
         return ()
     if is_bounded(table) and not has_more_files(_matching(path), MOST_FILES):
         return ()
@@ -334,7 +287,7 @@ def _columns_to_check(table: Table, columns: tuple[str, ...]) -> tuple[tuple[str
 
 
 def _files(environment: Environment, table: Table, schema: str, format: str | None = None) -> DataFrame:  # noqa: A002
-    values = CONNECTOR.values(table)
+    values = FileSystem().values(table)
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
@@ -364,50 +317,13 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 _TASK = "__task"
 
 
-def has_places(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-    """True for Parquet files on this machine, whose directories are no columns of the query."""
-    path, partitions = table.option("path") or "", partition_columns(table)
-    in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
-    if CONNECTOR.values(table)["format"] != "parquet" or not in_files or tells_kinds(table):
-        return False
-    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
-    return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
-
-
-def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The file ranges of a table that ``has_places``."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from sqlstream.udfs.spark.file_checks import checked_places
-    from sqlstream.udfs.spark.key_groups import numbers_of
-
-    path = table.option("path") or ""
-    stats = _stats(path)
-    named = environment.in_order and _share_times(stats, is_bounded(table))
-    files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
-        F.input_file_name().alias(FILE),
-        F.col("length").alias(LENGTH),
-        *([F.input_file_name().alias(PARTS[1])] if named else []),
-    )
-    shares = _shares(environment.spark, table, stats)
-    look = _listed_files(environment, table)
-    places = files.coalesce(1)
-    checked = places if look is None else checked_places(places, look, FILE)
-    listed = checked.withColumn(SHARES, F.lit(shares))
-    if shares == 1:
-        return listed.withColumn(SHARE, F.lit(0))
-    # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.
-    keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
-    return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
-
-
 def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> int:
     """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
     most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     if not is_bounded(table):
         return most
     sizes = sorted((f.st_size for f in stats), reverse=True)
-    largest = sum(sizes[: CONNECTOR.values(table)["source.max-files-per-trigger"]])
+    largest = sum(sizes[: FileSystem().values(table)["source.max-files-per-trigger"]])
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
@@ -501,34 +417,11 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     return options
 
 
-def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
-    values = CONNECTOR.values(table)
-    path = local_path(values["path"])
-    return file_lookup(environment, table, request, values, path, partition_columns(table))
-
-
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
-def takes_kinds(table: Table) -> frozenset[RowKind]:
-    """What the sink takes: all changes where its format has them, or where its directory holds the rows of now."""
-    return UPSERT if holds_rows_now(table) else takes_changes(table)
-
-
-def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    if holds_rows_now(table):
-        return rows.writeStream.foreachBatch(_replace_batches(environment, table))
-    target = _target(environment, table)
-    local = local_path(target.path)
-    if environment.after is not None and local is not None:
-        begin_after(Path(local), environment.after)
-    rows = _as_written(rows, table, target)
-    writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
-    return writer.partitionBy(*target.partitions) if target.partitions else writer
-
-
 def _replace_batches(environment: Environment, table: Table) -> BatchWriter:
-    path = CONNECTOR.values(table)["path"]
+    path = FileSystem().values(table)["path"]
     local = local_path(path)
     if local is None or not shares_files(environment.spark):
         message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
@@ -545,52 +438,18 @@ def _replace_batches(environment: Environment, table: Table) -> BatchWriter:
     return partial(replace_rows, folder, table.primary_key, environment.run)
 
 
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    if holds_rows_now(table):
-        return _replace_batches(environment, table)
-    target = _target(environment, table)
-
-    def write_batch(batch: DataFrame, number: int) -> None:
-        rows = _as_written(batch, table, target)
-        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
-        writer = writer.partitionBy(*target.partitions) if target.partitions else writer
-        writer.save(folder_of_batch(target.path, number))
-
-    return write_batch
-
-
 def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     """The input of Spark's writer: rows, or the text of each change."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    checked = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    checked = refusing(rows, table, FileSystem().values(table), target.partitions)
     if target.format == "json":
-        return checked.select(*json_columns(checked, CONNECTOR.values(table)))
+        return checked.select(*json_columns(checked, FileSystem().values(table)))
     if not has_kinds(table):
         return checked
     changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
-    text = encode_changes(changes, CONNECTOR.values(table)).alias(_LINE)
+    text = encode_changes(changes, FileSystem().values(table)).alias(_LINE)
     return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
-
-
-def truncate(directory: Path, table: Table) -> None:
-    """Empties the directory of a table; ConnectorError SS508 where the path is none, or not of this machine."""
-    path = table.option("path") or ""
-    local = local_path(path)
-    if local is None or glob.has_magic(local) or Path(local).is_file():
-        message = f'path "{shown_value("path", path)}" of table "{table.name}" is no directory of this machine'
-        raise ConnectorError(PATH_ERROR, message, hint="Remove the files where they are.")
-    try:
-        for entry in [*Path(local).iterdir()] if Path(local).exists() else []:
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    except OSError as error:
-        raise SqlStreamError.of([_unusable(table, local, error)]) from None
-
-
-def place(table: Table) -> str:
-    path = table.option("path") or ""
-    local = local_path(path)
-    return path.rstrip("/") if local is None else str(Path(local).absolute())
 
 
 @dataclass(frozen=True)
@@ -602,7 +461,7 @@ class _Target:
 
 
 def _target(environment: Environment, table: Table) -> _Target:
-    values = CONNECTOR.values(table)
+    values = FileSystem().values(table)
     if wrong := tuple(_credentials(table, {})):
         raise SqlStreamError.of(wrong)
     try:
@@ -637,26 +496,6 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
         raise not_empty(table, Path(local))
 
 
-def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
-    """Checks a directory on this machine whose log of Spark's file sink says which of its files count."""
-    local = local_path(table.option("path") or "")
-    if not environment.resumed or environment.anew or environment.after is None or local is None:
-        return
-    try:
-        if holds_rows_now(table):
-            require_rows(table, Path(local), stay)
-            return
-        require_log(table, Path(local), stay, environment.after, streamed)
-    except (OSError, ValueError) as error:
-        raise SqlStreamError.of([_unusable(table, local, error)]) from None
-
-
-def require_batch(table: Table, number: int) -> None:
-    local = local_path(table.option("path") or "")
-    if local is not None and not holds_rows_now(table):
-        require_logged(table, Path(local), number)
-
-
 def _require_directory_above(local: str, table: Table) -> None:
     """SS508 where a file stands where the path wants a directory."""
     above = next(parent for parent in Path(local).absolute().parents if parent.exists())
@@ -667,11 +506,16 @@ def _require_directory_above(local: str, table: Table) -> None:
 
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
-CONNECTOR = Connector(
-    name="filesystem",
-    doc="Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
-    "appends files to, each batch exactly once, or, as parquet with a PRIMARY KEY, keeps the rows of now in.",
-    options=(
+
+class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, TruncatableTable):
+    """Reads and writes by Spark's file formats."""
+
+    name = "filesystem"
+    doc = (
+        "Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
+        "appends files to, each batch exactly once, or, as parquet with a PRIMARY KEY, keeps the rows of now in."
+    )
+    options = (
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
@@ -716,24 +560,8 @@ CONNECTOR = Connector(
         *JSON_OPTIONS,
         *CHANGE_OPTIONS,
         *LOOKUP_OPTIONS,
-    ),
-    read=read,
-    places=places,
-    has_places=has_places,
-    write=write,
-    write_batches=write_batches,
-    takes_changes=takes_kinds,
-    has_kinds=tells_kinds,
-    bounded=is_bounded,
-    check=check,
-    ready=ready,
-    inspect=inspect,
-    poll_ms=poll_ms,
-    metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
-    metadata_of=metadata_of,
-    lookup=lookup,
-    truncate=truncate,
-    refused=dict.fromkeys(
+    )
+    refused = dict.fromkeys(
         (
             "sink.partition-commit.trigger",
             "sink.partition-commit.delay",
@@ -743,9 +571,169 @@ CONNECTOR = Connector(
             "sink.partition-commit.success-file.name",
         ),
         _COMMITS,
-    ),
-    filters=filters,
-    place=place,
-    require_intact=require_intact,
-    require_batch=require_batch,
-)
+    )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        yield from check_format(table, spans)
+        yield from _check_changes(table, spans)
+        yield from check_kind_column(table, spans)
+        names = [c.name for c in table.physical_columns]
+        for name in partition_columns(table):
+            if name not in names:
+                message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
+                yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, names, "Columns"))
+
+    def bounded(self, table: Table) -> bool:
+        return is_bounded(table)
+
+    def poll_ms(self, table: Table) -> int | None:
+        interval: int | None = self.values(table)["source.monitor-interval"]
+        return interval
+
+    def has_kinds(self, table: Table) -> bool:
+        return tells_kinds(table)
+
+    def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        """A bounded source on this machine must be there before the job starts; a watched one may come later."""
+        path = local_path(table.option("path") or "")
+        yield from _credentials(table, spans)
+        try:
+            there = path is None or not is_bounded(table) or _exists(path)
+        except (OSError, ValueError) as error:
+            yield _unusable(table, path or "", error, spans.get("path"))
+            return
+        if not there:
+            message = f'path "{path}" of table "{table.name}" does not exist'
+            hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
+            yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
+
+    def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
+        """Local files must be such as can be read, and the newest must hold the columns."""
+        path = local_path(table.option("path") or "")
+        if path is None:
+            return []
+        logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
+        paths = [] if logged else walk(_matching(path)).files
+        wrong = [*islice(wrong_files(table, paths, self.values(table)["format"]), _MOST_WRONG)]
+        wrong = wrong or [*islice(wrong_directories(table, partition_columns(table), _matching(path), paths), 1)]
+        if wrong:
+            return wrong
+        files = newest_files(_matching(path))
+        return wrong_columns(table, self.values(table), _in_files(table, columns), files)
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        if kind_column(table) is None:
+            return _read(environment, table, columns)
+        return with_kinds(_read(environment, table, read_columns(table, columns)), table, columns)
+
+    def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+        """True for Parquet files on this machine, whose directories are no columns of the query."""
+        path, partitions = table.option("path") or "", partition_columns(table)
+        in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
+        if self.values(table)["format"] != "parquet" or not in_files or tells_kinds(table):
+            return False
+        elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
+        return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
+
+    def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """The file ranges of a table that ``has_places``."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from sqlstream.udfs.spark.file_checks import checked_places
+        from sqlstream.udfs.spark.key_groups import numbers_of
+
+        path = table.option("path") or ""
+        stats = _stats(path)
+        named = environment.in_order and _share_times(stats, is_bounded(table))
+        files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
+            F.input_file_name().alias(FILE),
+            F.col("length").alias(LENGTH),
+            *([F.input_file_name().alias(PARTS[1])] if named else []),
+        )
+        shares = _shares(environment.spark, table, stats)
+        look = _listed_files(environment, table)
+        places = files.coalesce(1)
+        checked = places if look is None else checked_places(places, look, FILE)
+        listed = checked.withColumn(SHARES, F.lit(shares))
+        if shares == 1:
+            return listed.withColumn(SHARE, F.lit(0))
+        # A union would be a source per share, and Spark's checkpoint lets no later start have more or fewer of them.
+        keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
+        return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        values = self.values(table)
+        path = local_path(values["path"])
+        return file_lookup(environment, table, request, values, path, partition_columns(table))
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        """What the sink takes: all changes where its format has them, or where its directory holds the rows of now."""
+        return UPSERT if holds_rows_now(table) else takes_changes(table)
+
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        if holds_rows_now(table):
+            return rows.writeStream.foreachBatch(_replace_batches(environment, table))
+        target = _target(environment, table)
+        local = local_path(target.path)
+        if environment.after is not None and local is not None:
+            begin_after(Path(local), environment.after)
+        rows = _as_written(rows, table, target)
+        writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
+        return writer.partitionBy(*target.partitions) if target.partitions else writer
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        if holds_rows_now(table):
+            return _replace_batches(environment, table)
+        target = _target(environment, table)
+
+        def write_batch(batch: DataFrame, number: int) -> None:
+            rows = _as_written(batch, table, target)
+            writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
+            writer = writer.partitionBy(*target.partitions) if target.partitions else writer
+            writer.save(folder_of_batch(target.path, number))
+
+        return write_batch
+
+    def truncate(self, directory: Path, table: Table) -> None:
+        """Empties the directory of a table; ConnectorError SS508 where the path is none, or not of this machine."""
+        path = table.option("path") or ""
+        local = local_path(path)
+        if local is None or glob.has_magic(local) or Path(local).is_file():
+            message = f'path "{shown_value("path", path)}" of table "{table.name}" is no directory of this machine'
+            raise ConnectorError(PATH_ERROR, message, hint="Remove the files where they are.")
+        try:
+            for entry in [*Path(local).iterdir()] if Path(local).exists() else []:
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        except OSError as error:
+            raise SqlStreamError.of([_unusable(table, local, error)]) from None
+
+    def location(self, table: Table) -> str:
+        path = table.option("path") or ""
+        local = local_path(path)
+        return path.rstrip("/") if local is None else str(Path(local).absolute())
+
+    def require_intact(
+        self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
+    ) -> None:
+        """Checks a directory on this machine whose log of Spark's file sink says which of its files count."""
+        local = local_path(table.option("path") or "")
+        if not environment.resumed or environment.anew or environment.after is None or local is None:
+            return
+        try:
+            if holds_rows_now(table):
+                require_rows(table, Path(local), written)
+                return
+            require_log(table, Path(local), written, environment.after, streamed)
+        except (OSError, ValueError) as error:
+            raise SqlStreamError.of([_unusable(table, local, error)]) from None
+
+    def require_batch(self, table: Table, number: int) -> None:
+        local = local_path(table.option("path") or "")
+        if local is not None and not holds_rows_now(table):
+            require_logged(table, Path(local), number)
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return {key: type_ for key, (_, type_) in _METADATA.items()} | dict(metadata_of(table))
+
+    def filters(self, table: Table, comparison: Comparison) -> bool:
+        return filters(table, comparison)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment
+from sqlstream.connectors.connector import BatchWriter, Environment, LookupTable, Sink
 from sqlstream.connectors.http_checks import STATUSES, check, require_address
 from sqlstream.connectors.http_sink import HttpWriter, SendRetry
 from sqlstream.connectors.json_columns import COLUMN_PATH, JSON_PATH, column_paths
 from sqlstream.connectors.secrets import masked, resolved, secrets_of
 from sqlstream.connectors.worker_writes import write_in_workers
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_harmless_header
@@ -23,19 +23,6 @@ from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
 from sqlstream.udfs.lookup.sources.http import KEYS, HttpCall, HttpServer, HttpSource
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
 from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
-
-
-def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
-    values = _values(table)
-    call = HttpCall(values["method"], _url(values, "url"), _body(values, "body"))
-    batch = _batch(values, request)
-    asked = {name for name, _ in request.keys}
-    for name in (*call.names, *(batch.names if batch is not None else ())):
-        if name not in asked and not (name == KEYS and batch is not None):
-            raise no_equality(table.name, name, "request")
-    zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    reader = AnswerReader(table.name, request, values["path"], column_paths(table), call.names, zone)
-    return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
 
 
 def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
@@ -50,27 +37,6 @@ def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
     return HttpCall("GET" if body is None else "POST", url, body)
 
 
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    """A micro-batch that runs again is sent again, with the same Idempotency-Key for the same rows."""
-    values = _values(table)
-    url = _url(values, "url")
-    if url.names and values["sink.body"] != "object":
-        message = f'table "{table.name}" sends many rows at once, and its url holds columns of one'
-        raise ConnectorError(WRONG_VALUE, message, hint="Remove them, or take 'sink.body' = 'object'.")
-    retry = SendRetry(
-        values["sink.retries"],
-        values["sink.retry.delay"],
-        values["sink.retry.max-delay"],
-        values["sink.retry.strategy"] == "exponential",
-        values["sink.retry.status"],
-    )
-    columns = tuple((c.name, c.type) for c in table.physical_columns)
-    sending = (values["sink.method"], url, values["sink.body"], values["sink.batch-rows"], values["sink.requests"])
-    server = _server(table, values)
-    writer = HttpWriter(table.name, columns, server, *sending, retry, environment.job)
-    return lambda batch, number: write_in_workers(batch, replace(writer, batch=number), server.secrets)
-
-
 # --- options --------------------------------------------------------------------------------------------------
 
 
@@ -78,7 +44,7 @@ def _values(table: Table) -> dict[str, Any]:
     """The options with their secrets, those in templates aside. SS577 where aiohttp is not installed."""
     if find_spec("aiohttp") is None:
         raise no_package("http", "aiohttp")
-    values = CONNECTOR.values(table)
+    values = Http().values(table)
     templates = {key: values[key] for key in ("url", "body", "batch.url", "batch.body")}
     return resolved({key: value for key, value in values.items() if key not in templates}) | templates
 
@@ -122,10 +88,12 @@ def _authorization(values: Mapping[str, Any]) -> str | None:
     return f"Basic {base64.b64encode(pair).decode('ascii')}"
 
 
-CONNECTOR = Connector(
-    name="http",
-    doc="JSON of an HTTP server: looked up in joins, and rows sent to it.",
-    options=(
+class Http(LookupTable, Sink):
+    """Asks and sends in the worker processes, with aiohttp."""
+
+    name = "http"
+    doc = "JSON of an HTTP server: looked up in joins, and rows sent to it."
+    options = (
         Option(
             "url", NAME, "The address, with columns in braces: https://host/planes/{tailnum}.", None, True, sink=True
         ),
@@ -183,9 +151,40 @@ CONNECTOR = Connector(
             source=False,
             sink=True,
         ),
-    ),
-    lookup=lookup,
-    write_batches=write_batches,
-    check=check,
-    variables=("auth.password", "auth.token", "auth.username", "batch.body", "batch.url", "body", "headers.#", "url"),
-)
+    )
+    variables = ("auth.password", "auth.token", "auth.username", "batch.body", "batch.url", "body", "headers.#", "url")
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        values = _values(table)
+        call = HttpCall(values["method"], _url(values, "url"), _body(values, "body"))
+        batch = _batch(values, request)
+        asked = {name for name, _ in request.keys}
+        for name in (*call.names, *(batch.names if batch is not None else ())):
+            if name not in asked and not (name == KEYS and batch is not None):
+                raise no_equality(table.name, name, "request")
+        zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        reader = AnswerReader(table.name, request, values["path"], column_paths(table), call.names, zone)
+        return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """A micro-batch that runs again is sent again, with the same Idempotency-Key for the same rows."""
+        values = _values(table)
+        url = _url(values, "url")
+        if url.names and values["sink.body"] != "object":
+            message = f'table "{table.name}" sends many rows at once, and its url holds columns of one'
+            raise ConnectorError(WRONG_VALUE, message, hint="Remove them, or take 'sink.body' = 'object'.")
+        retry = SendRetry(
+            values["sink.retries"],
+            values["sink.retry.delay"],
+            values["sink.retry.max-delay"],
+            values["sink.retry.strategy"] == "exponential",
+            values["sink.retry.status"],
+        )
+        columns = tuple((c.name, c.type) for c in table.physical_columns)
+        sending = (values["sink.method"], url, values["sink.body"], values["sink.batch-rows"], values["sink.requests"])
+        server = _server(table, values)
+        writer = HttpWriter(table.name, columns, server, *sending, retry, environment.job)
+        return lambda batch, number: write_in_workers(batch, replace(writer, batch=number), server.secrets)
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        return check(table, spans)

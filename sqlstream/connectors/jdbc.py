@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
-from sqlstream.connectors.connector import Connector, upserts
-from sqlstream.connectors.database_tables import filters
-from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, require_intact, write_batches
+from sqlstream.connectors.postgres import OPTIONS, Postgres, check_types
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, WRONG_VALUE, Option, integer, one_of
@@ -41,14 +40,6 @@ _REFUSED = {
 }  # fmt: skip
 
 
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    url = table.option("url") or ""
-    if not url.startswith("${"):
-        yield from _check_url(url, spans.get("url"))
-    yield from check_types(table, spans)
-    yield from _check_cache(table, spans)
-
-
 def _check_cache(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """Options of a cache that is not there, or that would have no bound."""
     given = dict(table.options)
@@ -81,10 +72,12 @@ def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
         yield Diagnostic(WRONG_VALUE, 'option "url" names no database', span, hint=hint)
 
 
-CONNECTOR = Connector(
-    name="jdbc",
-    doc="The connector postgres with Flink's options; of all databases, PostgreSQL only.",
-    options=(
+class Jdbc(Postgres):
+    """Differs from ``Postgres`` in options and checks only."""
+
+    name = "jdbc"
+    doc = "The connector postgres with Flink's options; of all databases, PostgreSQL only."
+    options: ClassVar[tuple[Option, ...]] = (
         Option("url", NAME, f"The server and the database: {_PREFIX}host:5432/database.", required=True, sink=True),
         Option("driver", one_of("org.postgresql.Driver"), "Accepted; no driver is loaded.", sink=True),
         *OPTIONS,
@@ -101,15 +94,13 @@ CONNECTOR = Connector(
         Option(OLDER_TTL, DURATION, f"The older name of {TTL}."),
         Option(OLDER_MISSES, BOOLEAN, f"The older name of {MISSES}."),
         Option(RETRIES, integer(), "How often a lookup that fails asks again, each time after a second.", "0"),
-    ),
-    write_batches=write_batches,
-    takes_changes=upserts,
-    check=check,
-    lookup=lookup,
-    scans=True,
-    filters=filters,
-    place=place,
-    require_intact=require_intact,
-    refused=_REFUSED,
-    variables=("password", "url", "username"),
-)
+    )
+    refused = _REFUSED
+    variables: ClassVar[tuple[str, ...]] = ("password", "url", "username")
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        url = table.option("url") or ""
+        if not url.startswith("${"):
+            yield from _check_url(url, spans.get("url"))
+        yield from check_types(table, spans)
+        yield from _check_cache(table, spans)

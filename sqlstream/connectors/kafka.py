@@ -15,7 +15,7 @@ from sqlstream.connectors.change_formats import (
     takes_changes,
 )
 from sqlstream.connectors.change_messages import decode_changes, encode_changes
-from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Connector, Environment, columns_of
+from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Environment, Source, StreamSink, columns_of
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_OPTIONS,
@@ -37,11 +37,10 @@ from sqlstream.connectors.message_keys import (
     with_key_text,
     with_keys,
 )
-from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import BAD
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -70,45 +69,6 @@ _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 def is_bounded(table: Table) -> bool:
     return table.option("scan.bounded.mode") is not None
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    yield from check_format(table_of_values(table), spans)
-    yield from check_changes(table, spans)
-    given = dict(table.options)
-    if ("topic" in given) == ("topic-pattern" in given):
-        message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
-        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
-    mode, millis = given.get("scan.startup.mode", "").lower(), "scan.startup.timestamp-millis"
-    if (mode == "timestamp") != (millis in given):
-        message = f'option "{millis}" and "scan.startup.mode" = "timestamp" need each other'
-        yield Diagnostic(WRONG_VALUE, message, spans.get(millis) or spans.get("scan.startup.mode"))
-    yield from check_keys(table, spans)
-
-
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    require_jar(environment.spark)
-    messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
-    return rows_of_messages(messages, table, columns)
-
-
-def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    keep, in_key = metadata_columns(table, columns), only_in_keys(table)
-    payload = tuple(name for name in columns if name not in keep and name not in in_key)
-    if in_key:
-        keep = with_key_text(keep, place_of_message())
-    texts = messages.withColumn("value", F.col("value").cast("string"))
-    if CONNECTOR.values(table)["format"] == "json":  # as Flink, which takes an empty message for none
-        texts = texts.where(F.trim("value") != "")
-    read, values = decode_changes if has_kinds(table) else decode, CONNECTOR.values(table)
-    rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
-    if in_key:
-        return with_keys(rows, table, columns)
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
@@ -141,7 +101,7 @@ def place_of_message() -> Column:
 
 def source_options(table: Table) -> dict[str, str]:
     """Spark's Kafka options for Flink's, with their secrets."""
-    return start_options(resolved(CONNECTOR.values(table))) | header_options(table)
+    return start_options(Kafka().resolved_values(table)) | header_options(table)
 
 
 def start_options(values: Mapping[str, Any]) -> dict[str, str]:
@@ -165,43 +125,14 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    require_jar(environment.spark)
-    return messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
-    require_jar(environment.spark)
-    return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
-
-
 def _target(table: Table) -> dict[str, str]:
-    return target_options(resolved(CONNECTOR.values(table)))
+    return target_options(Kafka().resolved_values(table))
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to write to a topic, for those of a table."""
     chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
-
-
-def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
-    """Messages with a value, and a key where the table names key fields."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    values = CONNECTOR.values(table)
-    told = has_kinds(table)
-    apart = only_in_keys(table)
-    payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-    fields = [(encode_changes if told else encode)(payload, values).alias("value")]
-    names = key_fields(table)
-    if names:
-        if table.option(FORMAT) is not None:
-            return with_key(rows, fields[0], table)
-        keys = rows.select(*(F.col(quoted(name)) for name in names))
-        fields.append((encode_object if told else encode)(keys, values).alias("key"))
-    return rows.select(*fields)
 
 
 def require_jar(spark: SparkSession) -> None:
@@ -233,10 +164,13 @@ BOUNDED_MODE = Option(
     "Ends at what is there when the job starts; without it, no end.",
 )
 
-CONNECTOR = Connector(
-    name="kafka",
-    doc="Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path.",
-    options=(
+
+class Kafka(Source, StreamSink):
+    """Reads and writes by Spark's Kafka connector. ConnectorError SS509 without its jar."""
+
+    name = "kafka"
+    doc = "Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path."
+    options = (
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
         Option("topic-pattern", NAME, "A regular expression of topics to read."),
         *CLIENT_OPTIONS,
@@ -280,15 +214,81 @@ CONNECTOR = Connector(
         *CSV_OPTIONS,
         *JSON_OPTIONS,
         *CHANGE_OPTIONS,
-    ),
-    read=read,
-    write=write,
-    write_batches=write_batches,
-    takes_changes=takes_changes,
-    has_kinds=has_kinds,
-    bounded=is_bounded,
-    check=check,
-    metadata=tuple((key, type_) for key, (_, type_) in METADATA.items()),
-    metadata_of=metadata_of,
-    variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern"),
-)
+    )
+    variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern")
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        require_jar(environment.spark)
+        messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
+        return self.rows_of_messages(messages, table, columns)
+
+    def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        keep, in_key = metadata_columns(table, columns), only_in_keys(table)
+        payload = tuple(name for name in columns if name not in keep and name not in in_key)
+        if in_key:
+            keep = with_key_text(keep, place_of_message())
+        texts = messages.withColumn("value", F.col("value").cast("string"))
+        if self.values(table)["format"] == "json":  # as Flink, which takes an empty message for none
+            texts = texts.where(F.trim("value") != "")
+        read, values = decode_changes if has_kinds(table) else decode, self.values(table)
+        rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+        if in_key:
+            return with_keys(rows, table, columns)
+        extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+        return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        require_jar(environment.spark)
+        return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
+        require_jar(environment.spark)
+        return lambda batch, _: (
+            self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
+        )
+
+    def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
+        """Messages with a value, and a key where the table names key fields."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        values = self.values(table)
+        told = has_kinds(table)
+        apart = only_in_keys(table)
+        payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
+        fields = [(encode_changes if told else encode)(payload, values).alias("value")]
+        names = key_fields(table)
+        if names:
+            if table.option(FORMAT) is not None:
+                return with_key(rows, fields[0], table)
+            keys = rows.select(*(F.col(quoted(name)) for name in names))
+            fields.append((encode_object if told else encode)(keys, values).alias("key"))
+        return rows.select(*fields)
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        yield from check_format(table_of_values(table), spans)
+        yield from check_changes(table, spans)
+        given = dict(table.options)
+        if ("topic" in given) == ("topic-pattern" in given):
+            message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
+        mode, millis = given.get("scan.startup.mode", "").lower(), "scan.startup.timestamp-millis"
+        if (mode == "timestamp") != (millis in given):
+            message = f'option "{millis}" and "scan.startup.mode" = "timestamp" need each other'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(millis) or spans.get("scan.startup.mode"))
+        yield from check_keys(table, spans)
+
+    def bounded(self, table: Table) -> bool:
+        return is_bounded(table)
+
+    def has_kinds(self, table: Table) -> bool:
+        return has_kinds(table)
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        return takes_changes(table)
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))

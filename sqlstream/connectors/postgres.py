@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlstream.connectors.connector import UNTOLD, WRONG_COLUMN, BatchWriter, Connector, Environment, Stay, upserts
+from sqlstream.connectors.connector import (
+    UNKNOWN_RANGE,
+    WRONG_COLUMN,
+    BatchWriter,
+    Environment,
+    LookupTable,
+    RecoverableSink,
+    SinkWriteRange,
+    UpsertSink,
+)
 from sqlstream.connectors.database_tables import (
     CONNECTIONS,
     READABLE,
@@ -40,7 +49,7 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
-from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.postgres import DIALECT, PostgresSource
 
 if TYPE_CHECKING:
@@ -49,23 +58,6 @@ if TYPE_CHECKING:
 NO_UNIQUE_KEY = "SS565"
 
 # --- what a table says ----------------------------------------------------------------------------------------
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    given = dict(table.options)
-    if "url" not in given and ("host" not in given or "database" not in given):
-        message = f'connector "{table.connector}" requires the option "url", or "host" and "database"'
-        hint = "Add 'url' = 'postgresql://host:5432/database' to WITH."
-        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
-    for key in ("host", "port", "database"):
-        if "url" in given and key in given:
-            message = f'option "{key}" does not go with "url", which names it'
-            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
-    url = given.get("url", "${")
-    if "${" not in url and not url.startswith(("postgresql://", "postgres://")):
-        message = 'option "url" is no address of PostgreSQL'
-        yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")
-    yield from check_types(table, spans)
 
 
 def check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -106,29 +98,6 @@ def _all_values(table: Table) -> dict[str, Any]:
 # --- lookups --------------------------------------------------------------------------------------------------
 
 
-def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
-    """Looks at the table there first: whether it has the columns, and of which types."""
-    values, connection = _opened(table)
-    parts, timeout_ms = values["table-name"], values["statement-timeout"]
-    names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
-    with connected(table.name, connection, timeout_ms) as server:
-        stored = matched(table, names, columns_there(server, table, parts), READABLE)
-    return PostgresSource(
-        table.name,
-        tuple(connection.items()),
-        parts,
-        request,
-        tuple(stored.items()),
-        values["lookup.connections"],
-        timeout_ms,
-    )
-
-
-def place(table: Table) -> tuple[str | None, ...]:
-    """The table there, as far as the options tell without their secrets."""
-    return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
-
-
 # --- materialized views ---------------------------------------------------------------------------------------
 
 
@@ -154,36 +123,6 @@ def remove_stored(table: Table) -> None:
 
 
 # --- sink -----------------------------------------------------------------------------------------------------
-
-
-def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
-    """Of a table without a key, where rows that are written again come twice: that the database knows the batches."""
-    if table.primary_key or stay is None or stay is UNTOLD or environment.begun is None:
-        return
-    if environment.begun <= stay.since:
-        return
-    values, connection = _opened(table)
-    with connected(table.name, connection, values["statement-timeout"]) as server:
-        writer = _writer(environment, table, values, connection)
-        writer.require_remembered(server, stay.until if streamed and stay.until != stay.since else None)
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    """Looks at the table there first, so that a mistake shows before the first row."""
-    values, connection = _opened(table)
-    parts, timeout_ms = values["table-name"], values["statement-timeout"]
-    names = [c.name for c in table.physical_columns]
-    with connected(table.name, connection, timeout_ms) as server:
-        if values["create-table"] or table.materialized:
-            create_table(server, table, parts, values["indexes"] or ())
-        hint = f"Create it, or add 'create-table' = 'true' to WITH: {create_table_text(table, parts)}"
-        stored = matched(table, names, columns_there(server, table, parts, hint), WRITABLE)
-        keys = tuple(stored[name].name for name in table.primary_key)
-        _require_unique(server, table, parts, keys)
-        columns = tuple((name, column.name, column.declared) for name, column in stored.items())
-        writer = _writer(environment, table, values, connection, columns, keys)
-        writer.prepare(server)
-    return writer
 
 
 def _writer(
@@ -231,23 +170,88 @@ OPTIONS = (
 )  # fmt: skip
 """What ``postgres`` and ``jdbc`` have in common."""
 
-CONNECTOR = Connector(
-    name="postgres",
-    doc="Tables of PostgreSQL, looked up by any columns; written exactly once, by PRIMARY KEY where there is one.",
-    options=(
+
+class Postgres(LookupTable, UpsertSink, RecoverableSink):
+    """Asks in the worker processes and copies rows from them, with psycopg."""
+
+    name = "postgres"
+    doc = "Tables of PostgreSQL, looked up by any columns; written exactly once, by PRIMARY KEY where there is one."
+    options: ClassVar[tuple[Option, ...]] = (
         Option("url", NAME, "The server and the database: postgresql://host:5432/database.", sink=True),
         Option("host", NAME, "The server, in place of a url.", sink=True),
         Option("port", integer(1, 65535), "Its port.", "5432", sink=True),
         Option("database", NAME, "Its database.", sink=True),
         *OPTIONS,
-    ),
-    write_batches=write_batches,
-    takes_changes=upserts,
-    check=check,
-    lookup=lookup,
-    scans=True,
-    filters=filters,
-    place=place,
-    require_intact=require_intact,
-    variables=("database", "host", "password", "url", "username"),
-)
+    )
+    scans = True
+    variables: ClassVar[tuple[str, ...]] = ("database", "host", "password", "url", "username")
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        given = dict(table.options)
+        if "url" not in given and ("host" not in given or "database" not in given):
+            message = f'connector "{table.connector}" requires the option "url", or "host" and "database"'
+            hint = "Add 'url' = 'postgresql://host:5432/database' to WITH."
+            yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
+        for key in ("host", "port", "database"):
+            if "url" in given and key in given:
+                message = f'option "{key}" does not go with "url", which names it'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
+        url = given.get("url", "${")
+        if "${" not in url and not url.startswith(("postgresql://", "postgres://")):
+            message = 'option "url" is no address of PostgreSQL'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")
+        yield from check_types(table, spans)
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        """Looks at the table there first: whether it has the columns, and of which types."""
+        values, connection = _opened(table)
+        parts, timeout_ms = values["table-name"], values["statement-timeout"]
+        names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
+        with connected(table.name, connection, timeout_ms) as server:
+            stored = matched(table, names, columns_there(server, table, parts), READABLE)
+        return PostgresSource(
+            table.name,
+            tuple(connection.items()),
+            parts,
+            request,
+            tuple(stored.items()),
+            values["lookup.connections"],
+            timeout_ms,
+        )
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """Looks at the table there first, so that a mistake shows before the first row."""
+        values, connection = _opened(table)
+        parts, timeout_ms = values["table-name"], values["statement-timeout"]
+        names = [c.name for c in table.physical_columns]
+        with connected(table.name, connection, timeout_ms) as server:
+            if values["create-table"] or table.materialized:
+                create_table(server, table, parts, values["indexes"] or ())
+            hint = f"Create it, or add 'create-table' = 'true' to WITH: {create_table_text(table, parts)}"
+            stored = matched(table, names, columns_there(server, table, parts, hint), WRITABLE)
+            keys = tuple(stored[name].name for name in table.primary_key)
+            _require_unique(server, table, parts, keys)
+            columns = tuple((name, column.name, column.declared) for name, column in stored.items())
+            writer = _writer(environment, table, values, connection, columns, keys)
+            writer.prepare(server)
+        return writer
+
+    def location(self, table: Table) -> tuple[str | None, ...]:
+        """The table there, as far as the options tell without their secrets."""
+        return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
+
+    def require_intact(
+        self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
+    ) -> None:
+        """Checks that the database knows the batches of a table without a key, where repeated rows are duplicates."""
+        if table.primary_key or written is None or written is UNKNOWN_RANGE or environment.begun is None:
+            return
+        if environment.begun <= written.since:
+            return
+        values, connection = _opened(table)
+        with connected(table.name, connection, values["statement-timeout"]) as server:
+            writer = _writer(environment, table, values, connection)
+            writer.require_remembered(server, written.until if streamed and written.until != written.since else None)
+
+    def filters(self, table: Table, comparison: Comparison) -> bool:
+        return filters(table, comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment, all_changes
+from sqlstream.connectors.connector import BatchWriter, ChangelogSink, Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import BOOLEAN, NAME, Option
@@ -18,21 +18,31 @@ if TYPE_CHECKING:
 PRINTS_ELSEWHERE = "SS346"
 
 
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    if is_connect(environment.spark):
-        message = f'table "{table.name}" would print on the server of Spark Connect, not here'
-        raise UnsupportedError(PRINTS_ELSEWHERE, message, hint="Run the query by itself: its rows come to you.")
-    values = CONNECTOR.values(table)
-    prefix = f"{values['print-identifier']}> " if values["print-identifier"] else ""
-    standard_error = values["standard-error"]
+class Print(ChangelogSink):
+    """Prints on the driver. UnsupportedError SS346 through Spark Connect, where the driver is elsewhere."""
 
-    def show(batch: DataFrame, number: int) -> None:
-        lines = [f"{prefix}{row.line}\n" for row in batch.select(_line(batch).alias("line")).collect()]
-        stream = sys.stderr if standard_error else sys.stdout
-        stream.writelines(lines)
-        stream.flush()
+    name = "print"
+    doc = "Prints each row with its kind, such as +I[1, a], where the driver runs."
+    options = (
+        Option("print-identifier", NAME, "A text before each row, followed by >.", source=False, sink=True),
+        Option("standard-error", BOOLEAN, "Print on standard error.", "false", source=False, sink=True),
+    )
 
-    return show
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        if is_connect(environment.spark):
+            message = f'table "{table.name}" would print on the server of Spark Connect, not here'
+            raise UnsupportedError(PRINTS_ELSEWHERE, message, hint="Run the query by itself: its rows come to you.")
+        values = self.values(table)
+        prefix = f"{values['print-identifier']}> " if values["print-identifier"] else ""
+        standard_error = values["standard-error"]
+
+        def show(batch: DataFrame, number: int) -> None:
+            lines = [f"{prefix}{row.line}\n" for row in batch.select(_line(batch).alias("line")).collect()]
+            stream = sys.stderr if standard_error else sys.stdout
+            stream.writelines(lines)
+            stream.flush()
+
+        return show
 
 
 def _line(rows: DataFrame) -> Column:
@@ -45,15 +55,3 @@ def _line(rows: DataFrame) -> Column:
     names = [name for name in rows.columns if name != ROW_KIND]
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
     return F.concat(kind, F.lit("["), F.concat_ws(", ", *texts), F.lit("]"))
-
-
-CONNECTOR = Connector(
-    name="print",
-    doc="Prints each row with its kind, such as +I[1, a], where the driver runs.",
-    options=(
-        Option("print-identifier", NAME, "A text before each row, followed by >.", source=False, sink=True),
-        Option("standard-error", BOOLEAN, "Print on standard error.", "false", source=False, sink=True),
-    ),
-    write_batches=write_batches,
-    takes_changes=all_changes,
-)

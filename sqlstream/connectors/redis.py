@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, upserts
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, UpsertSink
 from sqlstream.connectors.json_columns import COLUMN_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.redis_sink import RedisWriter
-from sqlstream.connectors.secrets import resolved, secrets_of
+from sqlstream.connectors.secrets import secrets_of
 from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import (
@@ -47,18 +47,10 @@ def key_template(table: Table) -> Template:
 
 def value_column(table: Table) -> str | None:
     """The column that strings hold; None for hashes and documents."""
-    if CONNECTOR.values(table)["data-type"] != "string":
+    if Redis().values(table)["data-type"] != "string":
         return None
     beside = [c.name for c in table.physical_columns if c.name not in key_template(table).names]
     return table.option("value-column") or (beside[0] if beside else None)
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    yield from _check_server(table, spans)
-    yield from _check_key(table, spans)
-    yield from check_columns(table, spans)
-    yield from _check_values(table, spans)
-    yield from _check_paths(table, spans)
 
 
 def _check_server(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -92,7 +84,7 @@ def _check_key(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
 
 
 def _check_values(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    data_type, given = CONNECTOR.values(table)["data-type"], table.option("value-column")
+    data_type, given = Redis().values(table)["data-type"], table.option("value-column")
     if given is not None and data_type != "string":
         message = f'option "value-column" belongs to the data-type string, not to {data_type}'
         yield Diagnostic(WRONG_VALUE, message, spans.get("value-column"), hint="Remove it.")
@@ -109,7 +101,7 @@ def _check_values(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
 
 def _check_paths(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     for key, _ in table.options:
-        if COLUMN_PATH.word(key) is not None and CONNECTOR.values(table)["data-type"] != "json":
+        if COLUMN_PATH.word(key) is not None and Redis().values(table)["data-type"] != "json":
             message = f'option "{key}" belongs to the data-type json'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Remove it, or take 'data-type' = 'json'.")
 
@@ -117,45 +109,11 @@ def _check_paths(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 # --- lookups and rows -----------------------------------------------------------------------------------------
 
 
-def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
-    values = _values(table)
-    key = key_template(table)
-    asked = {name for name, _ in request.keys}
-    for name in key.names:
-        if name not in asked:
-            raise no_equality(table.name, name, "key")
-    paths = column_paths(table) if values["data-type"] == "json" else ()
-    zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    return RedisSource(table.name, request, _server(values), key, values["data-type"], paths, zone)
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    values = _values(table)
-    for key, _ in table.options:
-        if COLUMN_PATH.word(key) is not None:
-            message = f'table "{table.name}" cannot be written: option "{key}" says where to read only'
-            hint = "Create a table without it: a document is written with its columns by name."
-            raise ConnectorError(WRONG_VALUE, message, hint=hint)
-    columns = tuple((c.name, c.type) for c in table.physical_columns)
-    secrets = secrets_of(table)
-    writer = RedisWriter(
-        table.name,
-        columns,
-        _server(values),
-        key_template(table),
-        values["data-type"],
-        value_column(table),
-        values["ttl"],
-        values["sink.batch-rows"],
-    )
-    return lambda batch, _: write_in_workers(batch, writer, secrets, together=writer.key.names)
-
-
 def _values(table: Table) -> dict[str, Any]:
     """The options with their secrets. SS577 where redis-py is not installed."""
     if find_spec("redis") is None:
         raise no_package("redis", "redis")
-    return resolved(CONNECTOR.values(table))
+    return Redis().resolved_values(table)
 
 
 def _server(values: Mapping[str, Any]) -> RedisServer:
@@ -181,10 +139,12 @@ def _address(url: str) -> str | None:
         return None
 
 
-CONNECTOR = Connector(
-    name="redis",
-    doc="Keys of a Redis server: looked up in joins, and written by key.",
-    options=(
+class Redis(LookupTable, UpsertSink):
+    """Asks and writes in the worker processes, with redis-py."""
+
+    name = "redis"
+    doc = "Keys of a Redis server: looked up in joins, and written by key."
+    options = (
         Option("url", NAME, "The server: redis://user:password@host:6379/0, rediss://… (TLS) or unix://….", sink=True),
         Option("host", NAME, "Its host, in place of the url.", sink=True),
         Option("port", integer(1, 65535), "Its port; 6379.", sink=True),
@@ -199,10 +159,44 @@ CONNECTOR = Connector(
         Option("max-connections", integer(1, 10_000), "Connections of a worker process.", "32", sink=True),
         Option("ttl", DURATION, "Keys vanish so long after they were written.", source=False, sink=True),
         Option("sink.batch-rows", integer(1, 100_000), "Rows of one round trip.", "500", source=False, sink=True),
-    ),
-    lookup=lookup,
-    write_batches=write_batches,
-    takes_changes=upserts,
-    check=check,
-    variables=("host", "password", "url", "username"),
-)
+    )
+    variables = ("host", "password", "url", "username")
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        yield from _check_server(table, spans)
+        yield from _check_key(table, spans)
+        yield from check_columns(table, spans)
+        yield from _check_values(table, spans)
+        yield from _check_paths(table, spans)
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        values = _values(table)
+        key = key_template(table)
+        asked = {name for name, _ in request.keys}
+        for name in key.names:
+            if name not in asked:
+                raise no_equality(table.name, name, "key")
+        paths = column_paths(table) if values["data-type"] == "json" else ()
+        zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        return RedisSource(table.name, request, _server(values), key, values["data-type"], paths, zone)
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        values = _values(table)
+        for key, _ in table.options:
+            if COLUMN_PATH.word(key) is not None:
+                message = f'table "{table.name}" cannot be written: option "{key}" says where to read only'
+                hint = "Create a table without it: a document is written with its columns by name."
+                raise ConnectorError(WRONG_VALUE, message, hint=hint)
+        columns = tuple((c.name, c.type) for c in table.physical_columns)
+        secrets = secrets_of(table)
+        writer = RedisWriter(
+            table.name,
+            columns,
+            _server(values),
+            key_template(table),
+            values["data-type"],
+            value_column(table),
+            values["ttl"],
+            values["sink.batch-rows"],
+        )
+        return lambda batch, _: write_in_workers(batch, writer, secrets, together=writer.key.names)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import Connector, Environment
+from sqlstream.connectors.connector import Environment, Source
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, decode
+from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, Option, integer, one_of
 from sqlstream.planner.catalog import Table
 
@@ -13,17 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    values = CONNECTOR.values(table)
-    reader = environment.spark.readStream.format("socket")
-    lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
-    return decode(lines, "value", table, columns, values)
+class Socket(Source):
+    """Reads Spark's source ``socket``."""
 
-
-CONNECTOR = Connector(
-    name="socket",
-    doc="Lines of text that a TCP server sends (try nc -lk 9999); without recovery, for trying things out.",
-    options=(
+    name = "socket"
+    doc = "Lines of text that a TCP server sends (try nc -lk 9999); without recovery, for trying things out."
+    options = (
         Option("hostname", NAME, "The server.", required=True),
         Option("port", integer(1, 65535), "Its port.", required=True),
         Option(
@@ -33,7 +30,13 @@ CONNECTOR = Connector(
             required=True,
         ),
         *(option for option in (*CSV_OPTIONS, *JSON_OPTIONS) if option.source),
-    ),
-    read=read,
-    check=check_format,
-)
+    )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        return check_format(table, spans)
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.values(table)
+        reader = environment.spark.readStream.format("socket")
+        lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
+        return decode(lines, "value", table, columns, values)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.connector import (
     NOT_A_SOURCE,
     BatchWriter,
-    Connector,
     Environment,
+    Sink,
+    Source,
     columns_of,
 )
 from sqlstream.connectors.database_tables import TABLE_NAME
@@ -33,29 +34,8 @@ def spark_name(database: str, name: str) -> str:
 
 
 def _identifier(table: Table) -> str:
-    parts = CONNECTOR.values(table)["table-name"]
+    parts = SparkTable().values(table)["table-name"]
     return ".".join(quoted(part) for part in parts)
-
-
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    from pyspark.errors import AnalysisException
-
-    spark, name = environment.spark, _identifier(table)
-    try:
-        spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see
-        rows = spark.read.table(name) if environment.finished else spark.readStream.table(name)
-    except AnalysisException as error:
-        reason = str(error).partition(" SQLSTATE")[0].partition(";")[0]
-        message = f'table "{table.name}" of Spark cannot be read as a stream: {reason.strip().rstrip(".")}'
-        hint = "SET 'execution.runtime-mode' = 'batch' reads all of it as finished data."
-        raise ConnectorError(NOT_A_SOURCE, message, hint=hint) from None
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return rows.select(*(F.col(quoted(c.name)).cast(c.type.ddl()).alias(c.name) for c in columns_of(table, columns)))
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    return partial(_append, _identifier(table), f"{_EPOCH}{environment.job}.{environment.run}")
 
 
 def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
@@ -68,19 +48,41 @@ def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = '{number}')")
 
 
-def place(table: Table) -> str | None:
-    return table.option("table-name")
+class SparkTable(Source, Sink):
+    """Reads and appends by Spark's own table API."""
 
-
-CONNECTOR = Connector(
-    name="spark",
-    doc="Tables of Spark's own catalog, read as they are when the query starts, and appended to, batch by batch. A "
-    "batch that is repeated because the process died right behind it may be there twice.",
-    options=(
+    name = "spark"
+    doc = (
+        "Tables of Spark's own catalog, read as they are when the query starts, and appended to, batch by batch. A "
+        "batch that is repeated because the process died right behind it may be there twice."
+    )
+    options = (
         Option("table-name", TABLE_NAME, "The table, with its database: default.orders.", required=True, sink=True),
-    ),
-    read=read,
-    write_batches=write_batches,
-    bounded=lambda table: True,
-    place=place,
-)
+    )
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        spark, name = environment.spark, _identifier(table)
+        try:
+            spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see
+            rows = spark.read.table(name) if environment.finished else spark.readStream.table(name)
+        except AnalysisException as error:
+            reason = str(error).partition(" SQLSTATE")[0].partition(";")[0]
+            message = f'table "{table.name}" of Spark cannot be read as a stream: {reason.strip().rstrip(".")}'
+            hint = "SET 'execution.runtime-mode' = 'batch' reads all of it as finished data."
+            raise ConnectorError(NOT_A_SOURCE, message, hint=hint) from None
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return rows.select(
+            *(F.col(quoted(c.name)).cast(c.type.ddl()).alias(c.name) for c in columns_of(table, columns))
+        )
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        return partial(_append, _identifier(table), f"{_EPOCH}{environment.job}.{environment.run}")
+
+    def location(self, table: Table) -> str | None:
+        return table.option("table-name")
+
+    def bounded(self, table: Table) -> bool:
+        return True

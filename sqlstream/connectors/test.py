@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, columns_of
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, Sink, Source, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import (
@@ -149,13 +149,6 @@ def _outputs(directory: Path, table: Table) -> Path:
 # --- the job's side -------------------------------------------------------------------------------------------
 
 
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    folder = _inputs(environment.directory, table)
-    _require_test(folder, table)
-    schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
-    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
-
-
 def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
     """The same columns of the rows of one step, anew each time that the DataFrame is computed."""
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
@@ -192,26 +185,6 @@ def _names(table: Table, columns: tuple[str, ...]) -> list[str]:
     return [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK, *kinds)]
 
 
-def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
-    folder = _inputs(environment.directory, table)
-    _require_test(folder, table)
-    values = CONNECTOR.values(table)
-    behaviour = Behaviour(
-        delay_ms=values["test.delay"],
-        delay_column=values["test.delay-column"],
-        misses=values["test.misses-first"],
-        fails=values["test.fail"],
-        waits=values["test.wait-for-rows"],
-    )
-    return FedSource(table.name, request, str(folder), behaviour)
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    folder = _outputs(environment.directory, table)
-    _require_test(folder, table)
-    return lambda batch, number: _keep(folder, batch, number)
-
-
 def _keep(folder: Path, batch: DataFrame, number: int) -> None:
     import pyarrow as pa
 
@@ -225,35 +198,11 @@ def _keep(folder: Path, batch: DataFrame, number: int) -> None:
     hidden.rename(target)
 
 
-def _takes_changes(table: Table) -> frozenset[RowKind]:
-    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise. In
-    place of the table of a script it takes what that one does."""
-    if (declared := table.option(TAKES)) is not None:
-        return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))
-    if table.changelog != APPEND_ONLY:
-        return table.changelog
-    return UPSERT if table.primary_key else ALL_KINDS
-
-
 def _require_test(folder: Path, table: Table) -> None:
     if not folder.is_dir():
         message = f'table "{table.name}" with the connector "test" is used outside a test'
         hint = "Run the script with sqlstream.testing.StreamTest, or choose another connector (SHOW CONNECTORS)."
         raise ConnectorError(OUTSIDE_A_TEST, message, hint=hint)
-
-
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    if CONNECTOR.values(table)["role"] != "lookup":
-        for key, _ in table.options:
-            if key in _LOOKUP_ONLY:
-                message = f'option "{key}" belongs to lookup tables'
-                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Add 'role' = 'lookup', or remove it.")
-    elif wrong := _missing_delay(table, spans):
-        yield wrong
-    for column in table.physical_columns:
-        if set(_WITHOUT_VALUES) & {kind.name for kind in _parts(column.type)}:
-            message = f'connector "test" has no values of type {column.type} for column "{column.name}"'
-            yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint="Choose another type.")
 
 
 def _missing_delay(table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
@@ -274,14 +223,60 @@ def _parts(kind: DataType) -> Iterator[DataType]:
             yield from _parts(inner)
 
 
-CONNECTOR = Connector(
-    name="test",
-    doc="Tables that a StreamTest feeds and watches.",
-    options=_OPTIONS,
-    read=read,
-    write_batches=write_batches,
-    takes_changes=_takes_changes,
-    has_kinds=lambda table: True,
-    check=check,
-    lookup=lookup,
-)
+class Fed(Source, Sink, LookupTable):
+    """Reads and writes the folders of a test. ConnectorError SS515 outside of one."""
+
+    name = "test"
+    doc = "Tables that a StreamTest feeds and watches."
+    options = _OPTIONS
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        folder = _inputs(environment.directory, table)
+        _require_test(folder, table)
+        schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
+        return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        folder = _outputs(environment.directory, table)
+        _require_test(folder, table)
+        return lambda batch, number: _keep(folder, batch, number)
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        """The kinds that ``test.takes`` or ``changelog-mode`` name, else upserts by PRIMARY KEY or all changes.
+
+        A table in place of one of a script has ``test.takes``: it takes what that one does.
+        """
+        if (declared := table.option(TAKES)) is not None:
+            return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))
+        if table.changelog != APPEND_ONLY:
+            return table.changelog
+        return UPSERT if table.primary_key else ALL_KINDS
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        if self.values(table)["role"] != "lookup":
+            for key, _ in table.options:
+                if key in _LOOKUP_ONLY:
+                    message = f'option "{key}" belongs to lookup tables'
+                    yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Add 'role' = 'lookup', or remove it.")
+        elif wrong := _missing_delay(table, spans):
+            yield wrong
+        for column in table.physical_columns:
+            if set(_WITHOUT_VALUES) & {kind.name for kind in _parts(column.type)}:
+                message = f'connector "test" has no values of type {column.type} for column "{column.name}"'
+                yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint="Choose another type.")
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        folder = _inputs(environment.directory, table)
+        _require_test(folder, table)
+        values = self.values(table)
+        behaviour = Behaviour(
+            delay_ms=values["test.delay"],
+            delay_column=values["test.delay-column"],
+            misses=values["test.misses-first"],
+            fails=values["test.fail"],
+            waits=values["test.wait-for-rows"],
+        )
+        return FedSource(table.name, request, str(folder), behaviour)
+
+    def has_kinds(self, table: Table) -> bool:
+        return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment, upserts
+from sqlstream.connectors.connector import BatchWriter, Environment, Source, UpsertSink
 from sqlstream.connectors.formats import (
     check_format,
     decode,
@@ -34,11 +34,11 @@ from sqlstream.connectors.kafka import (
     target_options,
 )
 from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, key_values, keys_alone, spans_of_keys
-from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.types import DataType
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
@@ -52,31 +52,9 @@ _GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 _OTHER_FORMATS = ("avro", "csv", "protobuf", "raw")
 
 
-def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    if not table.primary_key:
-        message = f'table "{table.name}" of the connector "upsert-kafka" has no PRIMARY KEY, the key of its messages'
-        hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or take the connector kafka for a topic of all rows."
-        yield Diagnostic(NEEDS_KEY, message, spans.get("connector"), hint=hint)
-    if table.changelog != UPSERT:
-        message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
-        yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
-    yield from wrong_keys_of_json(table)
-    yield from check_format(_keys(table), spans_of_keys(spans))
-
-
 def _keys(table: Table) -> Table:
     """A table of the PRIMARY KEY, in the format of keys."""
     return keys_alone(table, [(name, name) for name in table.primary_key])
-
-
-def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """All of the topic, as in Flink: without its beginning it is no table."""
-    require_jar(environment.spark)
-    values = resolved(CONNECTOR.values(table))
-    options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
-    options |= header_options(table)
-    messages = environment.spark.readStream.format("kafka").options(**options).load()
-    return rows_of_messages(messages, table, columns)
 
 
 def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
@@ -101,13 +79,6 @@ def _key_text(table: Table) -> SparkColumn:
         return text
     row = F.from_csv(text, schema_ddl(_keys(table).columns), reading(values))
     return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
-
-
-def write_batches(environment: Environment, table: Table) -> BatchWriter:
-    """A batch that runs again sends its messages again, after which the last one of each key is the same."""
-    require_jar(environment.spark)
-    options = target_options(resolved(CONNECTOR.values(table)))
-    return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**options).save()
 
 
 def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
@@ -138,11 +109,15 @@ _OPTIONS_OF_KEYS = tuple(
 )
 
 
-CONNECTOR = Connector(
-    name="upsert-kafka",
-    doc="A topic of Apache Kafka that holds the last row of each PRIMARY KEY: a message replaces the row of its key, "
-    "one without a value deletes it.",
-    options=(
+class UpsertKafka(Source, UpsertSink):
+    """Reads and writes by Spark's Kafka connector. ConnectorError SS509 without its jar."""
+
+    name = "upsert-kafka"
+    doc = (
+        "A topic of Apache Kafka that holds the last row of each PRIMARY KEY: a message replaces the row of its key, "
+        "one without a value deletes it."
+    )
+    options = (
         Option("topic", NAME, "The topic.", required=True, sink=True),
         *CLIENT_OPTIONS,
         _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY.", "json", "csv"),
@@ -156,13 +131,42 @@ CONNECTOR = Connector(
             sink=True,
         ),
         BOUNDED_MODE,
-    ),
-    read=read,
-    write_batches=write_batches,
-    takes_changes=upserts,
-    has_kinds=lambda table: True,
-    bounded=is_bounded,
-    check=check,
-    metadata=tuple((key, type_) for key, (_, type_) in METADATA.items()),
-    variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic"),
-)
+    )
+    variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """All of the topic, as in Flink: without its beginning it is no table."""
+        require_jar(environment.spark)
+        values = self.resolved_values(table)
+        options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
+        options |= header_options(table)
+        messages = environment.spark.readStream.format("kafka").options(**options).load()
+        return rows_of_messages(messages, table, columns)
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """A batch that runs again sends its messages again, after which the last one of each key is the same."""
+        require_jar(environment.spark)
+        options = target_options(self.resolved_values(table))
+        return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**options).save()
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        if not table.primary_key:
+            message = (
+                f'table "{table.name}" of the connector "upsert-kafka" has no PRIMARY KEY, the key of its messages'
+            )
+            hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or take the connector kafka for a topic of all rows."
+            yield Diagnostic(NEEDS_KEY, message, spans.get("connector"), hint=hint)
+        if table.changelog != UPSERT:
+            message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
+        yield from wrong_keys_of_json(table)
+        yield from check_format(_keys(table), spans_of_keys(spans))
+
+    def bounded(self, table: Table) -> bool:
+        return is_bounded(table)
+
+    def has_kinds(self, table: Table) -> bool:
+        return True
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return {key: type_ for key, (_, type_) in METADATA.items()}

@@ -176,7 +176,8 @@ def _(change: nodes.ResetOptions, table: nodes.CreateTable) -> nodes.CreateTable
 def _may_have(table: nodes.CreateTable, key: str) -> bool:
     """Whether the option has its default, which RESET leaves as it is."""
     name = next((o.value for o in table.options if o.key == "connector"), "")
-    return name in connectors.NAMES and find(connectors.connector(name).known_options, key) is not None
+    kind = connectors.find_connector(name)
+    return kind is not None and find(kind.known_options, key) is not None
 
 
 @changed.register

@@ -36,9 +36,10 @@ def mocked(table: Table) -> Table:
     kind = connectors.connector(table.connector)
     if kind.name == _TEST:
         return table
-    columns = tuple(replace(c, metadata_key=None) if kind.is_source else c for c in table.columns)
-    role = (("role", "lookup"),) if kind.answers(table) else ()
-    takes = ((TAKES, changelog_text(kind.takes_changes(table))),) if kind.is_sink and not role else ()
+    columns = tuple(replace(c, metadata_key=None) if isinstance(kind, connectors.Source) else c for c in table.columns)
+    role = (("role", "lookup"),) if connectors.answers_lookups(table) else ()
+    is_sink = isinstance(kind, connectors.Sink)
+    takes = ((TAKES, changelog_text(connectors.row_kinds_taken(table))),) if is_sink and not role else ()
     return replace(table, columns=columns, connector=_TEST, options=(*role, *takes), bounded=False, streamed=not role)
 
 

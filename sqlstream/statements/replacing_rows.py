@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlstream.batch import Batch, chosen
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, TruncatableTable, connector
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.spans import mark_as
@@ -44,7 +44,7 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     if table.materialized:
         message = f'"{table.name}" is a materialized view, whose rows its own job alone removes'
         raise BindError(NOT_REPLACED, message, name.span, hint="DROP MATERIALIZED VIEW removes it.")
-    if connector(table.connector).truncate is None:
+    if not isinstance(connector(table.connector), TruncatableTable):
         message = f'rows of table "{table.name}" are not removed: connector "{table.connector}" does not do that'
         raise BindError(
             NOT_REPLACED, message, name.span, hint=f"{words} takes tables of filesystem, memory and blackhole."
@@ -81,7 +81,7 @@ def _with_other_partitions(statement: nodes.Insert, table: Table, catalog: Catal
         hint = f"Give {', '.join(missing)} a value, too, or overwrite the table with the rows of all partitions."
         raise UnsupportedError(_PARTITION, message, statement.partition[0].span, hint=hint)
     kind = connector(table.connector)
-    if not kind.is_source or any(kind.ready(table, {})):
+    if not isinstance(kind, Source) or any(kind.ready(table, {})):
         return statement
     new = without_partition(statement, catalog)
     names = [name.casefold() for name in new.columns]

@@ -178,8 +178,8 @@ _CONNECTOR = ("connector name", "source", "sink", "lookup", "description")
 
 
 def _connectors() -> list[_Line]:
-    all_connectors = [connectors.connector(name) for name in connectors.NAMES]
-    return [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in all_connectors]
+    roles = (connectors.Source, connectors.Sink, connectors.LookupTable)
+    return [(c.name, *(_yes(isinstance(c, role)) for role in roles), c.doc) for c in connectors.installed()]
 
 
 def _yes(answer: bool) -> str:

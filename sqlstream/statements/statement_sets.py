@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import Sink, connector
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import Table
@@ -48,7 +48,8 @@ def _both(plan: StatementSet, statement: nodes.StatementSet) -> Iterable[Diagnos
 def _one_place(plan: StatementSet, statement: nodes.StatementSet) -> Iterable[Diagnostic]:
     table_at: dict[object, Table] = {}
     for table in _written(plan):
-        location = connector(table.connector).place(table)
+        sink = connector(table.connector)
+        location = sink.location(table) if isinstance(sink, Sink) else None
         if location is None:
             continue
         other = table_at.setdefault((table.connector, location), table)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors import Environment
+from sqlstream.connectors import Environment, sink_connector
 from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
@@ -169,9 +169,9 @@ class SteppedJob:
         """To files that ``written`` reads, whatever the connectors of the tables are."""
         side = SideSinks(environment, self._plan)
         if isinstance(self._plan, StatementSet):
-            tables = [(table, test_connector.write_batches(environment, table)) for table in self._plan.tables]
+            tables = [(table, sink_connector("test").write_batches(environment, table)) for table in self._plan.tables]
             return side.beside_all(self._plan, tables)
-        return side.beside(test_connector.write_batches(environment, self._main.table))
+        return side.beside(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
         if self._query is not None:

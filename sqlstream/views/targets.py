@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import TruncatableTable, connector
 from sqlstream.connectors.filesystem import local_path
 from sqlstream.connectors.upsert_files import ROWS, is_foreign
 from sqlstream.planner.catalog import Table
@@ -39,7 +39,7 @@ def remove(table: Table) -> None:
         from sqlstream.connectors.postgres import remove_stored
 
         return remove_stored(table)
-    truncate = connector(table.connector).truncate
-    assert truncate is not None, table.connector
-    truncate(Path(), table)
+    kind = connector(table.connector)
+    assert isinstance(kind, TruncatableTable), table.connector
+    kind.truncate(Path(), table)
     return None

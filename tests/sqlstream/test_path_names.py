@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.connectors import connector
+from sqlstream.connectors.memory import Memory
 from sqlstream.errors import ExecutionError
 from sqlstream.folders import Folders, JobName
 from sqlstream.jobs.checkpoints.control import ControlRows
@@ -59,7 +59,7 @@ def test_tables_of_such_names_have_their_control_rows_and_memory_in_place(tmp_pa
     inside.mkdir(parents=True)
     for folder in (tmp_path / "a/b", scratch, scratch / "memory"):
         (folder / "theirs").touch()
-    connector("memory").drop(scratch, Table(name, (), "memory"))
+    Memory().drop(scratch, Table(name, (), "memory"))
     assert not inside.exists()
     assert outside.exists() or name == "../../x"
     assert len([*tmp_path.rglob("theirs")]) == 3

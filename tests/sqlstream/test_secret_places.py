@@ -313,7 +313,7 @@ def test_what_is_harmless_is_shown(connector: str, options: dict[str, str], sess
 SECRET_OPTIONS = {"auth.password", "auth.token", "auth.username", "headers.#", "password", "properties.#"}
 
 
-@pytest.mark.parametrize("name", connectors.NAMES)
+@pytest.mark.parametrize("name", connectors.names())
 def test_each_option_is_known_to_be_harmless_or_secret(name: str):
     """A new option is a secret until ``sqlstream.secrets.options`` lists it."""
     options = connectors.connector(name).known_options

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors import connector
-from sqlstream.connectors.connector import UNTOLD, Stay
+from sqlstream.connectors import RecoverableSink, SinkWriteRange, connector
+from sqlstream.connectors.connector import UNKNOWN_RANGE
 from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.table_uses import side_tables
@@ -29,27 +29,28 @@ FILE = "sinks.json"
 def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
     """Look at the tables of a plan before it runs, and write down that it writes there.
 
-    Errors as those of ``Connector.require_intact``; SS459 where the file cannot be read.
+    Errors as those of ``RecoverableSink.require_intact``; SS459 where the file cannot be read.
     """
     after = -1 if environment.after is None else environment.after
     told = _read(storage)
-    recorded, unknown = (told, None) if told is not None else ({}, UNTOLD)
-    stays = {key: replace(stay, until=after if stay.until is None else stay.until) for key, stay in recorded.items()}
+    recorded, unknown = (told, None) if told is not None else ({}, UNKNOWN_RANGE)
+    ranges = {key: replace(r, until=after if r.until is None else r.until) for key, r in recorded.items()}
     for table, streamed in _sinks(plan):
         kind = connector(table.connector)
-        if kind.require_intact is None:
+        if not isinstance(kind, RecoverableSink):
             continue
-        key = f"{table.connector} {kind.place(table)}"
-        kind.require_intact(environment, table, stays.get(key, unknown), streamed)
-        stays[key] = Stay(since=stays[key].since if key in stays else after)
-    if stays != told:
-        storage.write(FILE, json.dumps({key: asdict(stay) for key, stay in stays.items()}, indent=1))
+        key = f"{table.connector} {kind.location(table)}"
+        kind.require_intact(environment, table, ranges.get(key, unknown), streamed)
+        ranges[key] = SinkWriteRange(since=ranges[key].since if key in ranges else after)
+    if ranges != told:
+        storage.write(FILE, json.dumps({key: asdict(r) for key, r in ranges.items()}, indent=1))
 
 
 def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
     """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
     streamed = (table for table, by_spark in _sinks(plan) if by_spark)
-    checks = [(table, look) for table in streamed if (look := connector(table.connector).require_batch) is not None]
+    sinks = [(table, connector(table.connector)) for table in streamed]
+    checks = [(table, kind.require_batch) for table, kind in sinks if isinstance(kind, RecoverableSink)]
 
     def require(batch: int) -> None:
         for table, check in checks:
@@ -67,9 +68,9 @@ def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:
         yield table, False
 
 
-def _read(storage: Storage) -> Mapping[str, Stay] | None:
+def _read(storage: Storage) -> Mapping[str, SinkWriteRange] | None:
     text = storage.read(FILE)
     try:
-        return None if text is None else {key: Stay(**stay) for key, stay in json_of(text).items()}
+        return None if text is None else {key: SinkWriteRange(**r) for key, r in json_of(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise damaged(storage.location(FILE), f"It tells no places of sinks: {error}.") from error

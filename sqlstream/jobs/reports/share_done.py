@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import Source, connector
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.planner.nodes import Node, Scan
 from sqlstream.spark.connect import is_connect
@@ -41,7 +41,8 @@ def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callab
 
 def rows_of_tables(scans: Iterable[Scan]) -> int | None:
     """How many rows there are to read; None where a table does not tell."""
-    counts = [connector(scan.table.connector).row_count(scan.table) for scan in scans]
+    tables = [(connector(scan.table.connector), scan.table) for scan in scans]
+    counts = [kind.row_count(table) if isinstance(kind, Source) else None for kind, table in tables]
     told = [count for count in counts if count is not None]
     return sum(told) if len(told) == len(counts) else None
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.kafka import Kafka
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable
@@ -113,7 +113,7 @@ def _read(case: Case, table: Table) -> list[list[Any]]:
     now = datetime(2024, 1, 1)
     lines = (line if line is None else line.encode() for line in case.config["lines"])
     messages = [(None, line, "t", 0, offset, now, 0) for offset, line in enumerate(lines)]
-    rows = rows_of_messages(
+    rows = Kafka().rows_of_messages(
         local_spark().createDataFrame(messages, _MESSAGES), table, tuple(c.name for c in table.columns)
     )
     if BAD in rows.columns:
@@ -131,7 +131,7 @@ def _written(case: Case, table: Table) -> list[Any]:
     ]
     frame = local_spark().createDataFrame(rows, f"{columns}, {ROW_KIND} STRING")
     told = frame if table.option("format") != "json" else frame.drop(ROW_KIND)
-    return _messages(messages_of_rows(without_nulls(told, table), table))
+    return _messages(Kafka().messages_of_rows(without_nulls(told, table), table))
 
 
 def _messages(frame: DataFrame) -> list[Any]:

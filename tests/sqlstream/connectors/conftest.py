@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors import Environment
+from sqlstream.connectors import Environment, sink_connector, source_connector
 from sqlstream.connectors import connector as registered
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Column, Table
@@ -21,7 +21,7 @@ MakeTable = Callable[..., Table]
 def make_table() -> MakeTable:
     def make(connector: str, columns: str, metadata: dict[str, str] | None = None, **options: object) -> Table:
         """``columns`` as ``name TYPE, …``; in option keys ``__`` stands for a dot and ``_`` for a hyphen."""
-        types = dict(registered(connector).metadata)
+        types = registered(connector).metadata(Table("t", (), connector))
         physical = [Column(name, parse_type(kind)) for name, kind in (c.split(" ", 1) for c in columns.split("; "))]
         extra = [Column(name, types[key], metadata_key=key) for name, key in (metadata or {}).items()]
         pairs = tuple((key.replace("__", ".").replace("_", "-"), str(value)) for key, value in options.items())
@@ -41,8 +41,7 @@ def read_all(environment: Environment, tmp_path: Path) -> Callable[..., list[tup
 
     def run(table: Table, *columns: str, checkpoint: str = "checkpoint") -> list[tuple[Any, ...]]:
         collected: list[tuple[Any, ...]] = []
-        read = registered(table.connector).read
-        assert read is not None
+        read = source_connector(table.connector).read
         frame = read(environment, table, columns or tuple(c.name for c in table.columns))
         if BAD in frame.columns:
             frame = frame.where(f"{BAD}.error IS NULL").drop(BAD)
@@ -63,10 +62,9 @@ def write_all(environment: Environment, tmp_path: Path) -> Callable[..., None]:
     """Runs the rows of a bounded table into a sink."""
 
     def run(source: Table, sink: Table, env: Environment = environment, checkpoint: str = "sink-checkpoint") -> None:
-        read = registered(source.connector).read
-        assert read is not None
+        read = source_connector(source.connector).read
         rows = read(env, source, tuple(c.name for c in source.columns))
-        writer = registered(sink.connector).stream(env, sink, rows)
+        writer = sink_connector(sink.connector).stream(env, sink, rows)
         writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
         writer.trigger(availableNow=True).start().awaitTermination()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.kafka import Kafka
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.bad_rows import BAD
@@ -127,7 +127,7 @@ BAD_MESSAGES = {
 @pytest.mark.spark
 def test_a_bad_message_is_bad_as_a_whole(kafka, messages) -> None:
     table = kafka("id INT; v STRING; d DECIMAL(5, 2)", format="debezium-json", on_error="skip")
-    decoded = rows_of_messages(messages(*BAD_MESSAGES, None, "", UPDATED), table, ("v",))
+    decoded = Kafka().rows_of_messages(messages(*BAD_MESSAGES, None, "", UPDATED), table, ("v",))
     rows = decoded.select("v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place", ROW_KIND).collect()
     bad, good = rows[: len(BAD_MESSAGES)], rows[len(BAD_MESSAGES) :]
     assert {row.record.decode(): row.error for row in bad} == {k: f"SS402: {v}" for k, v in BAD_MESSAGES.items()}
@@ -135,18 +135,18 @@ def test_a_bad_message_is_bad_as_a_whole(kafka, messages) -> None:
     assert [(row[ROW_KIND], row.v, row.error) for row in good] == [("-U", "a", None), ("+U", "b", None)]
     strict = kafka("id INT; v STRING", format="debezium-json")
     with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@1 cannot be read: the message has no "before"'):
-        rows_of_messages(messages(UPDATED, WITHOUT_BEFORE), strict, ()).collect()
+        Kafka().rows_of_messages(messages(UPDATED, WITHOUT_BEFORE), strict, ()).collect()
 
 
 @pytest.mark.spark
 def test_changes_by_key_need_no_row_of_before(kafka, messages) -> None:
     gone = '{"before": {"id": 1}, "op": "d"}'
     table = kafka("id INT; v STRING", UPSERT, format="debezium-json", changelog_mode="I,UA,D")
-    decoded = rows_of_messages(messages(WITHOUT_BEFORE, gone), table, ("id", "v"))
+    decoded = Kafka().rows_of_messages(messages(WITHOUT_BEFORE, gone), table, ("id", "v"))
     assert changes(decoded) == [("+U", 1, "b"), ("-D", 1, None)]
     canal = '{"type": "UPDATE", "data": [{"id": "1", "v": "b"}], "old": null}'
     table = kafka("id INT; v STRING", UPSERT, format="canal-json", changelog_mode="I,UA,D")
-    assert changes(rows_of_messages(messages(canal), table, ("id", "v"))) == [("+U", 1, "b")]
+    assert changes(Kafka().rows_of_messages(messages(canal), table, ("id", "v"))) == [("+U", 1, "b")]
 
 
 @pytest.mark.spark
@@ -156,22 +156,22 @@ def test_old_rows_hold_what_has_changed(kafka, messages) -> None:
     update = f'{{"type": "update", "data": {row}, "old": {{"v": null, "d": 799.92}}}}'
     columns = "id BIGINT; v STRING; d DECIMAL(5, 2); at TIMESTAMP; n STRUCT<x: ARRAY<INT>>"
     table = kafka(columns, format="maxwell-json", maxwell_json__timestamp_format__standard="ISO-8601")
-    before, after = changes(rows_of_messages(messages(update), table, ("v", "d", "at", "n")))
+    before, after = changes(Kafka().rows_of_messages(messages(update), table, ("v", "d", "at", "n")))
     time, nested = datetime(2024, 1, 31, 12, 0, 0, 500_000), ([1],)
     assert (before[0], before[1], str(before[2]), *before[3:]) == ("-U", None, "799.92", time, nested)
     assert (after[0], after[1], str(after[2]), *after[3:]) == ("+U", "b", "1.25", time, nested)
     canal = kafka("id INT; v STRING", format="canal-json")
     statement = '{"type": "ALTER", "isDdl": true, "data": null}'
     short = '{"type": "UPDATE", "data": [{"id": "1"}, {"id": "2"}], "old": [{"v": "x"}]}'
-    assert changes(rows_of_messages(messages(statement), canal, ("id",))) == []
+    assert changes(Kafka().rows_of_messages(messages(statement), canal, ("id",))) == []
     with pytest.raises(Exception, match='the message has no "old"'):
-        rows_of_messages(messages(short), canal, ("id",)).collect()
+        Kafka().rows_of_messages(messages(short), canal, ("id",)).collect()
 
 
 @pytest.mark.spark
 def test_messages_have_the_key_of_their_row(kafka, spark) -> None:
     rows = spark.createDataFrame([(1, "a", "+U"), (1, "a", "-D")], f"id INT, v STRING, {ROW_KIND} STRING")
-    decoded = messages_of_rows(rows, kafka("id INT; v STRING", format="ogg-json", key__fields="id")).collect()
+    decoded = Kafka().messages_of_rows(rows, kafka("id INT; v STRING", format="ogg-json", key__fields="id")).collect()
     assert [row.key for row in decoded] == ['{"id":1}', '{"id":1}']
     assert [json.loads(row.value) for row in decoded] == [
         {"before": None, "after": {"id": 1, "v": "a"}, "op_type": "I"},

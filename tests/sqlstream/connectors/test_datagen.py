@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import source_connector
 
 pytestmark = pytest.mark.spark
 
@@ -106,8 +106,7 @@ def test_a_restart_goes_on_where_it_stopped(make_table, read_all) -> None:
 
 def test_rows_keep_the_rate(make_table, environment, tmp_path) -> None:
     table = make_table("datagen", "a INT", rows_per_second=10, number_of_rows=25)
-    read = connector("datagen").read
-    assert read is not None
+    read = source_connector("datagen").read
     sizes: list[tuple[int, float]] = []
     writer = read(environment, table, ("a",)).writeStream.foreachBatch(
         lambda rows, _: sizes.append((rows.count(), time.monotonic()))
@@ -126,8 +125,7 @@ def test_of_an_endless_table_a_second_is_there(make_table, read_all) -> None:
 
 def test_an_endless_table_goes_on(make_table, environment, tmp_path) -> None:
     table = make_table("datagen", "a INT", rows_per_second=50)
-    read = connector("datagen").read
-    assert read is not None
+    read = source_connector("datagen").read
     sizes: list[int] = []
     writer = read(environment, table, ("a",)).writeStream.foreachBatch(lambda rows, _: sizes.append(rows.count()))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -141,8 +139,7 @@ def test_an_endless_table_goes_on(make_table, environment, tmp_path) -> None:
 
 
 def test_each_of_several_sessions_of_spark_has_the_source(make_table, environment) -> None:
-    read, table = connector("datagen").read, make_table("datagen", "n BIGINT")
-    assert read is not None
+    read, table = source_connector("datagen").read, make_table("datagen", "n BIGINT")
     other = environment.spark.newSession()
     for spark in (environment.spark, other, environment.spark, other):
         assert read(replace(environment, spark=spark), table, ("n",)).isStreaming

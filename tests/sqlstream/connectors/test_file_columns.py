@@ -13,7 +13,7 @@ import pytest
 from pyarrow import orc
 
 import sqlstream
-from sqlstream.connectors import connector
+from sqlstream.connectors import connector, source_connector
 from sqlstream.connectors.file_columns import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
@@ -30,7 +30,7 @@ def wrong(make_table, tmp_path):
         table = make_table("filesystem", columns, path=tmp_path, **options)
         assert connector("filesystem").validate(table) == ()
         names = read or tuple(c.name for c in table.columns)
-        return [str(SqlStreamError.of([d])) for d in connector("filesystem").inspect(table, names)]
+        return [str(SqlStreamError.of([d])) for d in source_connector("filesystem").inspect(table, names)]
 
     return found
 

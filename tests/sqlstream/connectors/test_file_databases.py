@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlstream.connectors import Environment, connector, validate
+from sqlstream.connectors import Environment, lookup_connector, validate
 from sqlstream.connectors.file_databases import file_as_of
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
@@ -70,8 +70,7 @@ def source(of: Table, keys: str, columns: str, *filters: Comparison):
     def typed(names: str):
         return tuple((name, types[name]) for name in names.split(",") if name)
 
-    make = connector(of.connector).lookup
-    assert make is not None
+    make = lookup_connector(of.connector).lookup
     return make(Environment(HERE, Path()), of, Request(typed(keys), typed(columns), filters))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors import Environment, connector, validate
+from sqlstream.connectors import Environment, lookup_connector, validate
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import Table
 from sqlstream.types import parse_type
@@ -16,7 +16,7 @@ from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import FileSource
 
-FILES = connector("filesystem")
+FILES = lookup_connector("filesystem")
 
 
 def source_of(table: Table, key: str = "k") -> FileSource:
@@ -24,7 +24,6 @@ def source_of(table: Table, key: str = "k") -> FileSource:
     conf: Any = SimpleNamespace(conf={"spark.sql.session.timeZone": "Europe/Amsterdam"})
     kinds = {c.name: c.type for c in table.physical_columns}
     request = Request(((key, kinds[key]),), tuple(kinds.items()))
-    assert FILES.lookup is not None
     actual = FILES.lookup(Environment(conf, Path("session")), table, request)
     assert isinstance(actual, FileSource)
     return actual

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.connectors.connector import UNTOLD, Stay
+from sqlstream.connectors.connector import UNKNOWN_RANGE, SinkWriteRange
 from sqlstream.connectors.file_sink_checks import require_log
 from sqlstream.connectors.file_sink_log import LOG
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table
 
 TABLE = Table("t", (), "filesystem")
-SINCE_EVER = Stay(-1)
+SINCE_EVER = SinkWriteRange(-1)
 
 
 def fill(folder: Path, what: str) -> Path:
@@ -43,13 +43,13 @@ def fill(folder: Path, what: str) -> Path:
         ("", SINCE_EVER, True, "SS420"),
         ("log 0-11, files", SINCE_EVER, True, "SS420"),
         ("log 10-12, files", SINCE_EVER, True, "SS420"),
-        ("log 0-4, files", Stay(-1, 4), True, None),
-        ("files", Stay(-1, 4), True, "SS420"),
-        ("", Stay(12), True, None),
-        ("hidden", Stay(12), True, None),
-        ("log 0-12, files", UNTOLD, True, None),
-        ("", UNTOLD, True, None),
-        ("files", UNTOLD, True, "SS420"),
+        ("log 0-4, files", SinkWriteRange(-1, 4), True, None),
+        ("files", SinkWriteRange(-1, 4), True, "SS420"),
+        ("", SinkWriteRange(12), True, None),
+        ("hidden", SinkWriteRange(12), True, None),
+        ("log 0-12, files", UNKNOWN_RANGE, True, None),
+        ("", UNKNOWN_RANGE, True, None),
+        ("files", UNKNOWN_RANGE, True, "SS420"),
         ("", None, True, None),
         ("hidden", None, True, None),
         ("files", None, True, "SS508"),

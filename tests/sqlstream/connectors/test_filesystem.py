@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import sink_connector, source_connector
 from sqlstream.errors import ConnectorError
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_again(name, spark, make_table, files, environme
 
 def test_a_micro_batch_that_runs_again_takes_the_place_of_what_it_wrote(files, spark, environment, read_all) -> None:
     sink = files(None, "id INT; day STRING", "out", format="json", partition_by="day")
-    write_batch = connector("filesystem").batch_writer(environment, sink)
+    write_batch = sink_connector("filesystem").batch_writer(environment, sink)
     rows = spark.createDataFrame([(1, "a"), (2, "b")], "id INT, day STRING")
     for number in (0, 7, 7):
         write_batch(rows, number)
@@ -59,8 +59,7 @@ def test_a_micro_batch_that_runs_again_takes_the_place_of_what_it_wrote(files, s
 
 
 def _run(environment, source, sink, checkpoint: Path) -> None:
-    read, write = connector(source.connector).read, connector(sink.connector).write
-    assert read is not None and write is not None
+    read, write = source_connector(source.connector).read, sink_connector(sink.connector).stream
     rows = read(environment, source, tuple(c.name for c in source.columns))
     writer = write(environment, sink, rows).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -80,8 +79,7 @@ def test_a_resumed_job_goes_on_where_it_stopped(make_table, environment, read_al
 def test_a_new_job_does_not_write_among_the_files_of_another(make_table, environment, tmp_path) -> None:
     sink = make_table("filesystem", "line STRING", path=tmp_path, format="text")
     (tmp_path / "left.txt").touch()
-    write = connector("filesystem").write
-    assert write is not None
+    write = sink_connector("filesystem").stream
     with pytest.raises(ConnectorError) as error:
         write(environment, sink, environment.spark.readStream.format("rate").load())
     assert error.value.code == "SS508"
@@ -123,8 +121,7 @@ def test_the_number_of_files_limits_a_batch(make_table, environment, tmp_path) -
         (tmp_path / f"{i}.txt").write_text(f"{i}\n")
     options = {"source__max_files_per_trigger": 2}
     table = make_table("filesystem", "line STRING", path=tmp_path / "*.txt", format="text", **options)
-    read = connector("filesystem").read
-    assert read is not None
+    read = source_connector("filesystem").read
     sizes: list[int] = []
     writer = read(environment, table, ("line",)).writeStream.foreachBatch(lambda rows, _: sizes.append(rows.count()))
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -135,9 +132,8 @@ def test_the_number_of_files_limits_a_batch(make_table, environment, tmp_path) -
 def test_a_watched_directory_is_made_and_brings_later_files(make_table, environment, tmp_path) -> None:
     options = {"source__monitor_interval": "100 ms"}
     table = make_table("filesystem", "line STRING", path=tmp_path / "later", format="text", **options)
-    assert not connector("filesystem").bounded(table)
-    read = connector("filesystem").read
-    assert read is not None
+    assert not source_connector("filesystem").bounded(table)
+    read = source_connector("filesystem").read
     collected: list[str] = []
     writer = read(environment, table, ("line",)).writeStream.foreachBatch(
         lambda rows, _: collected.extend(row.line for row in rows.collect())
@@ -155,8 +151,7 @@ def test_a_watched_directory_is_made_and_brings_later_files(make_table, environm
 def test_a_file_that_comes_late_and_is_old_is_read(make_table, environment, tmp_path) -> None:
     options = {"source__monitor_interval": "100 ms"}
     table = make_table("filesystem", "line STRING", path=tmp_path / "in", format="text", **options)
-    read = connector("filesystem").read
-    assert read is not None
+    read = source_connector("filesystem").read
     collected: list[str] = []
     writer = read(environment, table, ("line",)).writeStream.foreachBatch(
         lambda rows, _: collected.extend(row.line for row in rows.collect())
@@ -308,4 +303,4 @@ def test_a_sink_below_a_file_is_refused_before_the_job_starts(make_table, enviro
     (tmp_path / "file").touch()
     sink = make_table("filesystem", "line STRING", path=tmp_path / "file" / "a" / "b", format="text")
     with pytest.raises(ConnectorError, match=r'SS508: path ".*/file/a/b" of table ".*" cannot be used: ".*" is no dir'):
-        connector("filesystem").batch_writer(environment, sink)
+        sink_connector("filesystem").batch_writer(environment, sink)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages, source_options
+from sqlstream.connectors.kafka import Kafka, source_options
 from sqlstream.planner.bad_rows import BAD
 
 pytestmark = pytest.mark.spark
@@ -42,7 +42,7 @@ def tuples(frame) -> list[tuple]:
 def test_json_messages_become_rows_with_their_metadata(kafka, messages) -> None:
     metadata = {"o": "offset", "t": "timestamp", "k": "key", "from": "topic", "p": "partition"}
     table = kafka("a INT; b ARRAY<STRING>", metadata, format="json")
-    decoded = rows_of_messages(
+    decoded = Kafka().rows_of_messages(
         messages('{"a": 1, "b": ["x"]}', '{"a": 2}'), table, ("o", "b", "t", "a", "k", "from", "p")
     )
     assert tuples(decoded) == [
@@ -53,8 +53,8 @@ def test_json_messages_become_rows_with_their_metadata(kafka, messages) -> None:
 
 def test_csv_and_raw_messages_become_rows(kafka, messages) -> None:
     csv = kafka("a INT; b STRING", format="csv", csv__field_delimiter=";")
-    assert tuples(rows_of_messages(messages("1;x"), csv, ("b", "a"))) == [("x", 1)]
-    assert tuples(rows_of_messages(messages("as it is"), kafka("line STRING", format="raw"), ("line",))) == [
+    assert tuples(Kafka().rows_of_messages(messages("1;x"), csv, ("b", "a"))) == [("x", 1)]
+    assert tuples(Kafka().rows_of_messages(messages("as it is"), kafka("line STRING", format="raw"), ("line",))) == [
         ("as it is",)
     ]
 
@@ -63,13 +63,13 @@ def test_csv_and_raw_messages_become_rows(kafka, messages) -> None:
 def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns: tuple[str, ...]) -> None:
     table = kafka("a INT; b INT", format="json")
     with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@0 cannot be read: column "a" of type INT is "bad"'):
-        rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
+        Kafka().rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
 
 
 @pytest.mark.parametrize("option", [{"on_error": "skip"}, {"on_error": "dead-letter:dead"}])
 def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages, option: dict[str, str]) -> None:
     table = kafka("a INT; b INT", format="json", **option)
-    decoded = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
+    decoded = Kafka().rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
     assert tuples(decoded.select("b", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
         (1, bytearray(b'{"a": "bad", "b": 1}'), 'SS402: column "a" of type INT is "bad"', "t[0]@0"),
         (None, bytearray(b"no json"), "SS402: the record is no JSON object", "t[0]@1"),
@@ -84,7 +84,7 @@ def test_json_is_read_as_in_flink_where_spark_could_not(kafka, messages) -> None
     first = (
         '{"a": 7.9, "b": "trueA", "c": ["1", 2.5, null], "d": {"x": "0.5", "y": {"z": 1}}, "m": {"k": "3"}, "s": 1.50}'
     )
-    rows = rows_of_messages(messages(first, "", '{"a": " 8 ", "b": 1}'), table, ("a", "b", "c", "d", "m", "s"))
+    rows = Kafka().rows_of_messages(messages(first, "", '{"a": " 8 ", "b": 1}'), table, ("a", "b", "c", "d", "m", "s"))
     assert tuples(rows) == [
         (7, False, [1, 2, None], (0.5, '{"z":1}'), {"k": 3}, "1.5"),
         (8, False, None, None, None, None),
@@ -104,13 +104,13 @@ def test_json_is_read_as_in_flink_where_spark_could_not(kafka, messages) -> None
 )
 def test_what_flink_cannot_read_is_bad(kafka, messages, message: str, wrong: str) -> None:
     table = kafka("a INT; c ARRAY<INT>; d DATE", format="json", on_error="skip")
-    decoded = rows_of_messages(messages(message), table, ("a",))
+    decoded = Kafka().rows_of_messages(messages(message), table, ("a",))
     assert tuples(decoded.select(f"{BAD}.error")) == [(f"SS402: {wrong}",)]
 
 
 def test_ignored_errors_are_nulls_of_values_and_dropped_records(kafka, messages) -> None:
     table = kafka("a INT; b INT; c ARRAY<INT>", format="json", json__ignore_parse_errors="true")
-    decoded = rows_of_messages(
+    decoded = Kafka().rows_of_messages(
         messages('{"a": "bad", "b": 1, "c": [1, "x"]}', "no json", '{"a": 1} 2'), table, ("a", "b", "c")
     )
     assert tuples(decoded.select("a", "b", "c", f"{BAD}.error")) == [
@@ -124,7 +124,7 @@ def test_missing_fields_are_bad_where_the_table_says_so(kafka, messages) -> None
     options = {"format": "json", "json__fail_on_missing_field": "true", "on_error": "skip"}
     table = kafka("a INT; s STRUCT<x: INT, y: INT>", **options)
     full, lacks = '{"a": null, "s": {"x": 1, "y": null}, "more": 1}', '{"s": {"y": 1}}'
-    decoded = rows_of_messages(messages(full, '{"a": 1, "s": null}', lacks), table, ("a",))
+    decoded = Kafka().rows_of_messages(messages(full, '{"a": 1, "s": null}', lacks), table, ("a",))
     assert tuples(decoded.select(f"{BAD}.error")) == [(None,), (None,), ('SS402: it has no field "a", "s.x"',)]
 
 
@@ -135,10 +135,10 @@ def test_decimals_are_written_as_the_table_says(spark, kafka) -> None:
     )
     columns = "d DECIMAL(11, 9); m MAP<STRING, MAP<STRING, INT>>; n ARRAY<DECIMAL(11, 9)>"
     plain = {"json__encode__decimal_as_plain_number": "true"}
-    assert tuples(messages_of_rows(rows, kafka(columns, format="json"))) == [
+    assert tuples(Kafka().messages_of_rows(rows, kafka(columns, format="json"))) == [
         ('{"d":2.7E-8,"m":{"k":{"x":1}},"n":null}',)
     ]
-    assert tuples(messages_of_rows(rows, kafka(columns, format="json", **plain))) == [
+    assert tuples(Kafka().messages_of_rows(rows, kafka(columns, format="json", **plain))) == [
         ('{"d":0.000000027,"m":{"k":{"x":1}},"n":null}',)
     ]
 
@@ -146,7 +146,7 @@ def test_decimals_are_written_as_the_table_says(spark, kafka) -> None:
 def test_bad_bytes_stay_as_they_are(kafka, messages, spark) -> None:
     rows = [(b"k", b"\xff,1,2", "t", 0, 0, NOON, 0), (b"k", None, "t", 0, 1, NOON, 0)]
     table = kafka("a INT; b INT", format="csv", on_error="skip")
-    decoded = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ())
+    decoded = Kafka().rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ())
     assert tuples(decoded.select(f"{BAD}.record", f"{BAD}.error")) == [
         (bytearray(b"\xff,1,2"), 'SS402: column "a" of type INT is "\ufffd"'),
         (None, "SS402: the record is no CSV row of 2 columns"),
@@ -156,12 +156,12 @@ def test_bad_bytes_stay_as_they_are(kafka, messages, spark) -> None:
 def test_rows_become_messages_with_a_key(spark, kafka) -> None:
     rows = spark.createDataFrame([(1, None, NOON), (2, "x", None)], "id INT, name STRING, at TIMESTAMP")
     columns = "id INT; name STRING; at TIMESTAMP"
-    keyed = messages_of_rows(rows, kafka(columns, format="json", key__fields="id;name"))
+    keyed = Kafka().messages_of_rows(rows, kafka(columns, format="json", key__fields="id;name"))
     assert tuples(keyed.select("key", "value")) == [
         ('{"id":1,"name":null}', '{"id":1,"name":null,"at":"2024-01-31 12:00:00.000000"}'),
         ('{"id":2,"name":"x"}', '{"id":2,"name":"x","at":null}'),
     ]
-    plain = messages_of_rows(rows, kafka(columns, format="csv"))
+    plain = Kafka().messages_of_rows(rows, kafka(columns, format="csv"))
     assert plain.columns == ["value"]
     assert tuples(plain) == [("1,,2024-01-31 12:00:00.000000",), ("2,x,",)]
 
@@ -179,7 +179,7 @@ def test_headers_are_a_map_of_their_last_values_and_types_of_times_have_flinks_n
     headers = [("trace", b"1"), ("user", b"ann"), ("trace", b"2")]
     rows = [(b"k", b'{"a": 1}', "t", 0, 0, NOON, 1, headers), (b"k", b'{"a": 2}', "t", 0, 1, NOON, 0, None)]
     messages = spark.createDataFrame(rows, f"{SCHEMA}, headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
-    assert tuples(rows_of_messages(messages, table, ("a", "h", "tt"))) == [
+    assert tuples(Kafka().rows_of_messages(messages, table, ("a", "h", "tt"))) == [
         (1, {"user": "ann", "trace": "2"}, "LogAppendTime"),
         (2, None, "CreateTime"),
     ]

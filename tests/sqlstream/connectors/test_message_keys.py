@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.kafka import Kafka
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.session import Session
 
@@ -44,15 +44,15 @@ def tuples(frame) -> list[tuple]:
 def test_columns_of_keys_are_read_and_written_beside_those_of_values(spark, kafka, messages) -> None:
     options = {"key__format": "json", "key__fields": "k_version;k_user", "key__fields_prefix": "k_"} | APART
     table = kafka("k_version INT; k_user BIGINT; version INT; behavior STRING", {"o": "offset"}, **options)
-    read = rows_of_messages(
+    read = Kafka().rows_of_messages(
         messages(('{"version": 1, "user": 7}', '{"version": 2, "behavior": "b"}'), (None, '{"version": 3}')),
         table,
         ("behavior", "k_user", "o", "version", "k_version"),
     )
     assert tuples(read) == [("b", 7, 0, 2, 1), (None, None, 1, 3, None)]
-    assert tuples(rows_of_messages(messages(("{}", "{}")), table, ())) == [()]
+    assert tuples(Kafka().rows_of_messages(messages(("{}", "{}")), table, ())) == [()]
     rows = spark.createDataFrame([(1, 7, 2, "b")], "k_version INT, k_user BIGINT, version INT, behavior STRING")
-    assert tuples(messages_of_rows(rows, table).select("key", "value")) == [
+    assert tuples(Kafka().messages_of_rows(rows, table).select("key", "value")) == [
         ('{"version":1,"user":7}', '{"version":2,"behavior":"b"}')
     ]
 
@@ -78,17 +78,20 @@ def test_keys_have_formats_of_their_own(
     names = tuple(c.name for c in table.columns)
     row = tuple({"a": 1, "b": "x", "v": 5}[name] for name in names)
     nothing = (*(None for _ in names[1:]), 6)
-    assert tuples(rows_of_messages(messages((key, '{"v": 5}'), (None, '{"v": 6}')), table, names)) == [row, nothing]
-    written = messages_of_rows(spark.createDataFrame([row], ", ".join(columns.split("; "))), table)
+    assert tuples(Kafka().rows_of_messages(messages((key, '{"v": 5}'), (None, '{"v": 6}')), table, names)) == [
+        row,
+        nothing,
+    ]
+    written = Kafka().messages_of_rows(spark.createDataFrame([row], ", ".join(columns.split("; "))), table)
     assert tuples(written.select("key", "value")) == [(key, '{"v":5}')]
 
 
 @pytest.mark.spark
 def test_values_with_all_columns_are_what_is_read(spark, kafka, messages) -> None:
     table = kafka("a INT; v INT", key__format="csv", key__fields="a")
-    assert tuples(rows_of_messages(messages(("bad", '{"a": 1, "v": 2}')), table, ("a", "v"))) == [(1, 2)]
+    assert tuples(Kafka().rows_of_messages(messages(("bad", '{"a": 1, "v": 2}')), table, ("a", "v"))) == [(1, 2)]
     rows = spark.createDataFrame([(1, 2)], "a INT, v INT")
-    assert tuples(messages_of_rows(rows, table).select("key", "value")) == [("1", '{"a":1,"v":2}')]
+    assert tuples(Kafka().messages_of_rows(rows, table).select("key", "value")) == [("1", '{"a":1,"v":2}')]
 
 
 @pytest.mark.spark
@@ -98,8 +101,8 @@ def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages) -> None:
         ('{"a": "x"}', '{"v": 1}'), ('{"a": 1}', '{"v": "y"}'), ('{"a": 2}', '{"v": 3}'), ("no", '{"v": 4}')
     )
     with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@0 cannot be read: column "a" of type INT is "x"'):
-        rows_of_messages(given.limit(1), kafka("a INT; v INT", **options), ("v",)).collect()
-    skipping = rows_of_messages(given, kafka("a INT; v INT", on_error="skip", **options), ("a", "v"))
+        Kafka().rows_of_messages(given.limit(1), kafka("a INT; v INT", **options), ("v",)).collect()
+    skipping = Kafka().rows_of_messages(given, kafka("a INT; v INT", on_error="skip", **options), ("a", "v"))
     assert tuples(skipping.select("a", "v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
         (None, 1, bytearray(b'{"a": "x"}'), 'SS402: column "a" of type INT is "x"', "t[0]@0"),
         (1, None, bytearray(b'{"v": "y"}'), 'SS402: column "v" of type INT is "y"', "t[0]@1"),
@@ -108,7 +111,7 @@ def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages) -> None:
     ]
     ignoring = kafka("a INT; v INT", key__json__ignore_parse_errors="true", **options)
     good = messages(('{"a": "x"}', '{"v": 1}'), ("no", '{"v": 4}'), ('{"a": 2}', '{"v": 3}'))
-    assert tuples(rows_of_messages(good, ignoring, ("a", "v"))) == [(None, 1), (2, 3)]
+    assert tuples(Kafka().rows_of_messages(good, ignoring, ("a", "v"))) == [(None, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(

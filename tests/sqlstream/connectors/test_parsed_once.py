@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors.kafka import rows_of_messages
+from sqlstream.connectors.kafka import Kafka
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,9 @@ def test_messages_are_parsed_once(
     given = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": format} | options
     table = make_table("kafka", "a INT; b STRING", **given)
     messages = spark.createDataFrame([(None, value.encode(), "t", 0, 0, None)], MESSAGES).persist()  # else it is folded
-    rows = rows_of_messages(messages, table, ("b", "a")).where("a > 1 AND b <> 'z'").selectExpr("a", "a + 1", "b")
+    rows = (
+        Kafka().rows_of_messages(messages, table, ("b", "a")).where("a > 1 AND b <> 'z'").selectExpr("a", "a + 1", "b")
+    )
     assert [tuple(row) for row in rows.collect()] == [(3, 4, "x")]
     assert parses(rows._jdf.queryExecution().optimizedPlan()) == 1
     messages.unpersist()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors import Environment, connector, validate
+from sqlstream.connectors import Environment, Source, connector, lookup_connector, sink_connector, validate
 from sqlstream.connectors.postgres_sink import PostgresWriter, Staging
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import APPEND_ONLY, UPSERT, Column, Table
@@ -51,16 +51,14 @@ def here(run: str = "run 1", job: str = "job") -> Environment:
 
 
 def writer_of(table: Table, run: str = "run 1") -> PostgresWriter:
-    write_batches = connector(table.connector).write_batches
-    assert write_batches is not None
+    write_batches = sink_connector(table.connector).write_batches
     made = write_batches(here(run), table)
     assert isinstance(made, PostgresWriter)
     return made
 
 
 def lookup_of(table: Table, request: Request) -> LookupSource:
-    make = connector(table.connector).lookup
-    assert make is not None
+    make = lookup_connector(table.connector).lookup
     return make(here(), table, request)
 
 
@@ -125,7 +123,7 @@ def test_only_comparisons_that_spark_makes_alike_are_checked_in_the_database(dec
     table = declared("a BIGINT; s STRING; d DOUBLE; at TIMESTAMP; b BOOLEAN")
 
     def checks(*comparison: object) -> bool:
-        return connector("postgres").filters(table, Comparison(*comparison))  # type: ignore[arg-type]
+        return lookup_connector("postgres").filters(table, Comparison(*comparison))  # type: ignore[arg-type]
 
     assert checks("a", "=", 1) and checks("s", "<", "x") and checks("d", ">", 0.5) and checks("b", "=", True)
     assert checks("at", "IS NULL") and checks("a", "IN", (1, 2))
@@ -210,10 +208,10 @@ def test_a_sink_with_a_key_wants_a_unique_index(server, declared) -> None:
 
 
 def test_updates_need_a_key(declared) -> None:
-    takes_changes = connector("postgres").takes_changes
+    takes_changes = sink_connector("postgres").takes_changes
     assert takes_changes(declared("a INT", ("a",))) == UPSERT
     assert takes_changes(declared("a INT")) == APPEND_ONLY
-    assert not connector("postgres").is_source
+    assert not isinstance(connector("postgres"), Source)
 
 
 # --- writing, without Spark -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors import connector, validate
+from sqlstream.connectors import lookup_connector, sink_connector, validate
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import APPEND_ONLY, UPSERT, Table
 from sqlstream.udfs.lookup.source import Request
@@ -24,8 +24,7 @@ def messages(table: Table) -> str:
 
 def looked_up(table: Table, *keys: str) -> Any:
     kinds = {c.name: c.type for c in table.physical_columns}
-    lookup = connector(table.connector).lookup
-    assert lookup is not None
+    lookup = lookup_connector(table.connector).lookup
     return lookup(_ENVIRONMENT, table, Request(tuple((k, kinds[k]) for k in keys), tuple(kinds.items())))
 
 
@@ -154,7 +153,7 @@ def test_missing_packages_are_told_with_what_installs_them(make_table, monkeypat
 
 
 def _writer(table: Table) -> object:
-    return connector(table.connector).batch_writer(_ENVIRONMENT, table)
+    return sink_connector(table.connector).batch_writer(_ENVIRONMENT, table)
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------
@@ -170,6 +169,6 @@ def test_tables_that_cannot_be_written_are_refused(make_table):
 
 def test_redis_takes_updates_by_primary_key(make_table):
     table = make_table("redis", "k INT; v INT", **_REDIS)
-    assert connector("redis").takes_changes(table) == APPEND_ONLY
-    assert connector("redis").takes_changes(replace(table, primary_key=("k",))) == UPSERT
-    assert connector("http").takes_changes(make_table("http", "k INT", **_HTTP)) == APPEND_ONLY
+    assert sink_connector("redis").takes_changes(table) == APPEND_ONLY
+    assert sink_connector("redis").takes_changes(replace(table, primary_key=("k",))) == UPSERT
+    assert sink_connector("http").takes_changes(make_table("http", "k INT", **_HTTP)) == APPEND_ONLY

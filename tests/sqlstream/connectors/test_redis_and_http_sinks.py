@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sqlstream
-from sqlstream.connectors import connector, http, redis
+from sqlstream.connectors import http, redis, sink_connector
 from sqlstream.connectors.http_sink import HttpWriter
 from sqlstream.connectors.redis_sink import RedisWriter
 from sqlstream.errors import ConnectorError, SqlStreamError
@@ -53,7 +53,7 @@ def writer_of(table: Table, monkeypatch: pytest.MonkeyPatch) -> Any:
         sent.append((writer, together))
 
     monkeypatch.setattr(module, "write_in_workers", send)
-    connector(table.connector).batch_writer(_ENVIRONMENT, table)(SimpleNamespace(), 7)  # type: ignore[arg-type]
+    sink_connector(table.connector).batch_writer(_ENVIRONMENT, table)(SimpleNamespace(), 7)  # type: ignore[arg-type]
     ((writer, together),) = sent
     assert together == (writer.key.names if isinstance(writer, RedisWriter) else ())
     return writer

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import connector, sink_connector, source_connector
 from sqlstream.connectors.unheld import faults, refusing
 
 pytestmark = pytest.mark.spark
@@ -129,9 +129,8 @@ def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment
         ]
         held = shown(written.where(~reduce(or_, conditions, F.lit(False))))
         rows = spark.createDataFrame(pa.table(arrays, written.columns)).where(~reduce(or_, conditions, F.lit(False)))
-        connector("filesystem").batch_writer(environment, table)(rows.coalesce(1), 0)
-        read = connector("filesystem").read
-        assert read is not None
+        sink_connector("filesystem").batch_writer(environment, table)(rows.coalesce(1), 0)
+        read = source_connector("filesystem").read
         item = shown(read(reading, table, tuple(c.name for c in table.columns)))
         assert ([*(item - held)], [*(held - item)]) == ([], [])
         numbers.append(held.total())

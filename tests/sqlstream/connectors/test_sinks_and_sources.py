@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.connectors import Environment, connector
+from sqlstream.connectors import Environment, sink_connector, source_connector
+from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.memory import Memory
 from sqlstream.errors import ConnectorError, UnsupportedError
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
@@ -61,8 +63,7 @@ def test_as_many_tasks_write_as_the_sink_says(make_table, write_all, tmp_path, t
 
 
 def test_blackhole_computes_every_row(spark, make_table, numbers, environment, tmp_path) -> None:
-    read, sink = connector("filesystem").read, connector("blackhole")
-    assert read is not None
+    read, sink = source_connector("filesystem").read, sink_connector("blackhole")
     failing = read(environment, numbers, ("a", "b")).selectExpr("raise_error('computed') AS a", "b")
     writer = sink.stream(environment, make_table("blackhole", "a INT; b STRING"), failing)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
@@ -75,7 +76,7 @@ def test_blackhole_computes_every_row(spark, make_table, numbers, environment, t
 
 def test_memory_keeps_the_rows_of_all_its_jobs(make_table, numbers, environment, write_all, read_all) -> None:
     table = make_table("memory", "a INT; b STRING")
-    assert connector("memory").bounded(table)
+    assert source_connector("memory").bounded(table)
     assert read_all(table, checkpoint="empty") == []
     write_all(numbers, table, replace(environment, job="first"), "1")
     write_all(numbers, table, replace(environment, job="second"), "2")
@@ -85,7 +86,7 @@ def test_memory_keeps_the_rows_of_all_its_jobs(make_table, numbers, environment,
 
 def test_memory_keeps_kinds_and_micro_batches_once(spark, make_table, environment, read_all, tmp_path) -> None:
     table = make_table("memory", "a INT")
-    write_batch = connector("memory").batch_writer(environment, table)
+    write_batch = sink_connector("memory").batch_writer(environment, table)
     for number, rows in ((0, [(1, "+I")]), (1, [(1, "-U"), (2, "+U")]), (1, [(1, "-D")])):
         write_batch(spark.createDataFrame(rows, "a INT, __row_kind STRING").coalesce(1), number)
     assert read_all(table) == [(1,), (1,)]
@@ -93,7 +94,7 @@ def test_memory_keeps_kinds_and_micro_batches_once(spark, make_table, environmen
 
 def test_print_shows_the_kinds_of_updating_rows(spark, make_table, environment, capsys) -> None:
     rows = spark.createDataFrame([(1, "+I"), (1, "-U"), (None, "+U")], "a INT, __row_kind STRING").coalesce(1)
-    connector("print").batch_writer(environment, make_table("print", "a INT"))(rows, 0)
+    sink_connector("print").batch_writer(environment, make_table("print", "a INT"))(rows, 0)
     assert capsys.readouterr().out == "+I[1]\n-U[1]\n+U[null]\n"
 
 
@@ -107,7 +108,7 @@ def test_memory_of_a_resumed_job_has_each_row_once(make_table, numbers, environm
 def test_a_dropped_memory_table_forgets_its_rows(make_table, numbers, environment, write_all, read_all) -> None:
     table = make_table("memory", "a INT; b STRING")
     write_all(numbers, table)
-    connector("memory").drop(environment.directory, table)
+    Memory().drop(environment.directory, table)
     assert read_all(table) == []
 
 
@@ -166,8 +167,7 @@ def _serving(text: str) -> Iterator[int]:
 @contextmanager
 def _rows(environment: Environment, table: Table, columns: tuple[str, ...], tmp_path: Path) -> Iterator[list]:
     """What an endless table brings while the block runs."""
-    read = connector(table.connector).read
-    assert read is not None
+    read = source_connector(table.connector).read
     rows: list = []
     rows_read = read(environment, table, columns)
     if BAD in rows_read.columns:  # lowering parts the rows that could not be read from the others
@@ -212,8 +212,7 @@ def test_socket_reads_lines(make_table, environment, tmp_path, text: str, column
 def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path) -> None:
     with _serving("bad\n") as port:
         table = make_table("socket", "a INT; b INT", hostname="127.0.0.1", port=port, format="csv")
-        read = connector("socket").read
-        assert read is not None
+        read = source_connector("socket").read
         writer = read(environment, table, ("b",)).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
@@ -226,8 +225,7 @@ def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path)
 def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment) -> None:
     options = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"}
     table = make_table("kafka", "a INT", **options)
-    kind = connector("kafka")
-    assert kind.read is not None
+    kind = Kafka()
     rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
     uses = (
         lambda: kind.read(environment, table, ("a",)),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sqlstream.connectors import NAMES, connector, validate
+from sqlstream.connectors import BUILT_IN, LookupTable, Sink, Source, connector, source_connector, validate
 from sqlstream.connectors.kafka import target_options
 from sqlstream.errors import Span
 from sqlstream.options import find
@@ -30,14 +30,14 @@ def files(make_table: MakeTable, columns: str = "a INT", **options: object) -> T
 
 
 def test_every_name_is_a_connector_with_a_description() -> None:
-    for name in NAMES:
+    for name in BUILT_IN:
         kind = connector(name)
         assert (kind.name, bool(kind.doc)) == (name, True)
-        assert kind.is_source or kind.is_sink or kind.is_lookup
+        assert isinstance(kind, Source | Sink | LookupTable)
         assert len({o.key for o in kind.options}) == len(kind.options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_defaults_are_values_of_their_options(name: str) -> None:
     for option in connector(name).options:
         assert option.doc.endswith((".", ";")) or option.doc[-1].isalnum(), option.key
@@ -245,10 +245,9 @@ def test_options_of_what_is_in_a_column_are_those_of_its_type(make_table, column
 
 
 def test_datagen_is_bounded_by_rows_or_by_its_shortest_sequence(make_table) -> None:
-    from sqlstream.connectors.datagen import row_count
-
+    row_count = source_connector("datagen").row_count
     sequence = {"fields__a__kind": "sequence", "fields__a__start": 3, "fields__a__end": 7}
-    bounded = connector("datagen").bounded
+    bounded = source_connector("datagen").bounded
     assert not bounded(generated(make_table, "a INT"))
     assert bounded(generated(make_table, "a INT", number_of_rows=9))
     assert row_count(generated(make_table, "a INT", **sequence)) == 5
@@ -320,8 +319,8 @@ def test_kafka_options_that_do_not_fit_are_refused(make_table, options: dict[str
 
 
 def test_kafka_is_bounded_where_it_says_so(make_table) -> None:
-    assert not connector("kafka").bounded(kafka(make_table))
-    assert connector("kafka").bounded(kafka(make_table, scan__bounded__mode="latest-offset"))
+    assert not source_connector("kafka").bounded(kafka(make_table))
+    assert source_connector("kafka").bounded(kafka(make_table, scan__bounded__mode="latest-offset"))
 
 
 def test_ports_are_in_range(make_table) -> None:
@@ -333,7 +332,7 @@ def test_ports_are_in_range(make_table) -> None:
 
 
 def test_a_missing_path_is_found_before_spark_starts(make_table, tmp_path) -> None:
-    ready = connector("filesystem").ready
+    ready = source_connector("filesystem").ready
     (tmp_path / "a.csv").touch()
     assert [d.code for d in ready(files(make_table, path=tmp_path / "b.csv"), {})] == ["SS508"]
     assert [d.code for d in ready(files(make_table, path=(tmp_path / "c.csv").as_uri()), {})] == ["SS508"]
@@ -350,7 +349,7 @@ def test_a_path_that_no_file_system_takes_is_an_error_of_ours(make_table) -> Non
         == codes(files(make_table, path="a\0b"))
         == ["SS504"]
     )
-    (wrong,) = connector("filesystem").ready(long, {})
+    (wrong,) = source_connector("filesystem").ready(long, {})
     assert wrong.code == "SS508" and "cannot be used: File name too long" in wrong.message and len(wrong.message) < 200
 
 
@@ -358,15 +357,15 @@ def test_credentials_in_paths_are_refused_when_a_job_starts(make_table) -> None:
     """Spark writes the paths of files into the checkpoint."""
     actual = files(make_table, path="s3a://AKIA:secret@bucket/items")
     assert codes(actual) == []
-    (wrong,) = connector("filesystem").ready(actual, {})
+    (wrong,) = source_connector("filesystem").ready(actual, {})
     assert (wrong.code, "secret" in wrong.render()) == ("SS584", False)
-    assert list(connector("filesystem").ready(files(make_table, path="abfss://c@account.test/items"), {})) == []
+    assert list(source_connector("filesystem").ready(files(make_table, path="abfss://c@account.test/items"), {})) == []
 
 
 def test_a_watched_path_may_come_later(make_table) -> None:
     table = files(make_table, path="/none/at/all", source__monitor_interval="1 s")
-    assert list(connector("filesystem").ready(table, {})) == []
-    assert connector("filesystem").poll_ms(table) == 1000
+    assert list(source_connector("filesystem").ready(table, {})) == []
+    assert source_connector("filesystem").poll_ms(table) == 1000
 
 
 # --- options themselves ---------------------------------------------------------------------------------------

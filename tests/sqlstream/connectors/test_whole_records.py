@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors import connector
+from sqlstream.connectors import source_connector
 from sqlstream.planner.bad_rows import BAD
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
     make_table, read_all, environment, tmp_path
 ) -> None:
     table = table_of(make_table, tmp_path / "in", [*GOOD, *BAD_ONES], on_error="skip")
-    rows = connector("filesystem").read(environment, table, ("a",))  # type: ignore[misc]
+    rows = source_connector("filesystem").read(environment, table, ("a",))
     collected: list[tuple[Any, ...]] = []
     query = (
         rows.select("a", f"{BAD}.record", f"{BAD}.error")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from sqlstream.connectors import connector, validate
+from sqlstream.connectors import lookup_connector, validate
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
@@ -32,8 +32,7 @@ def source(url: str, columns: str, *keys: str, **options: object) -> LookupSourc
     pairs = [(key.replace("__", ".").replace("_", "-"), str(value)) for key, value in options.items()]
     table = Table("planes", tuple(Column(*kind) for kind in kinds), "http", (("url", url), *pairs))
     assert not validate(table, {}), [d.render() for d in validate(table, {})]
-    lookup = connector("http").lookup
-    assert lookup is not None
+    lookup = lookup_connector("http").lookup
     return lookup(_ENVIRONMENT, table, Request(tuple((n, dict(kinds)[n]) for n in keys), tuple(kinds)))
 
 

@@ -53,7 +53,7 @@ _SPELLED_HERE = {
 
 @dataclass
 class Entry:
-    """Messages and hints under one code, in the order of the source, without repetition."""
+    """Messages and hints under one code, without repetition."""
 
     messages: dict[str, None] = field(default_factory=dict)
     hints: dict[str, None] = field(default_factory=dict)
@@ -206,4 +206,5 @@ def page() -> str:
 
 
 def _cell(texts: dict[str, None]) -> str:
-    return "<br>".join(text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in texts)
+    """The texts in alphabetical order, so that the page does not change where a module moves."""
+    return "<br>".join(text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in sorted(texts))

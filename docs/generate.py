@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from docs import command_line, error_codes, flink_functions, option_tables
-from sqlstream.grammar import document
+from docs import command_line, error_codes, flink_functions, grammar_page, option_tables
 from sqlstream.planner import plan_schema
 
 
@@ -17,7 +16,7 @@ def plan_schema_text() -> str:
 PAGES = {
     "errors.md": error_codes.page,
     "cli.md": command_line.page,
-    "grammar.md": document.document,
+    "grammar.md": grammar_page.document,
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
     "flink_functions.md": flink_functions.page,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -11,14 +12,90 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
-from sqlstream.grammar.cases import CaseParser
-from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
 from sqlstream.grammar.json_calls import JSON_CALLS, JsonParser
-from sqlstream.grammar.lambdas import name_arguments
-from sqlstream.grammar.rounding import ROUNDED_TO, RoundedTime
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
+from sqlstream.grammar.strict import StrictParser
+from sqlstream.grammar.trees import ROUNDED_TO, RoundedTime, rebalanced
+
+# --- CASE: sqlglot's, made strict, with several values behind one WHEN -------------------------------------------
+
+
+_ONE_EACH = "Write a WHEN for each value."
+
+
+class CaseParser(StrictParser):
+    """``CASE day WHEN 6, 7 THEN …``, of the standard and of Flink, is ``WHEN 6 THEN … WHEN 7 THEN …``."""
+
+    def _parse_case(self) -> Any:
+        if self._match(TokenType.DOT, advance=False):  # a table of this name
+            return super()._parse_case()
+        comments = self._prev_comments
+        operand = self._parse_disjunction()
+        branches: list[exp.If] = []
+        while self._match(TokenType.WHEN):
+            when = self._prev
+            values = self._parse_csv(self._operand) if operand is not None else [self._operand()]
+            if not values or not self._match(TokenType.THEN):
+                self.raise_error("Expected THEN after WHEN")
+            pairs = _each(values, self._operand(), when)
+            branches += [self.expression(exp.If(this=value, true=result)) for value, result in pairs]
+        if not branches:
+            self.raise_error("Expected WHEN")
+        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        if not self._match(TokenType.END):
+            self.raise_error("Expected END after CASE")
+        return self.expression(exp.Case(this=operand, ifs=branches, default=default), comments=comments)
+
+    def _operand(self) -> Any:
+        operand = self._parse_disjunction()
+        if operand is None:
+            self.raise_error("Expected an expression")
+        return operand
+
+
+def _each(values: list[exp.Expr], result: exp.Expr, when: Token) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """Each value with a result of its own, as a node has one parent."""
+    if len(values) > 1 and result.find(exp.Case) is not None:
+        # Copies inside of copies would make a text of n characters one of 2 to the n.
+        message = "several values behind one WHEN cannot lead to another CASE"
+        raise failure(message, token_span(when), hint=_ONE_EACH)
+    yield values[0], result
+    for value in values[1:]:
+        copied = result.copy()
+        for node in copied.walk():
+            node.comments = None
+        yield value, copied
+
+
+# --- the names of lambdas: ``x -> x + 1`` reads an argument, where sqlglot's parser reads a column first ---------
+
+
+def name_arguments(outermost: exp.Lambda) -> None:
+    """Makes arguments of what names those of the lambdas around it, looking at each node once."""
+    arguments: Counter[str] = Counter()
+    waiting: list[tuple[exp.Expr, bool]] = [(outermost, True)]
+    while waiting:
+        node, enters = waiting.pop()
+        if isinstance(node, exp.Lambda):
+            (arguments.update if enters else arguments.subtract)(argument.name for argument in node.expressions)
+            if enters:
+                waiting.append((node, False))
+        if isinstance(node, exp.Column) and arguments[node.parts[0].name] > 0:
+            _name_argument(node)
+        elif enters:
+            waiting += [(child, True) for child in node.iter_expressions()]
+
+
+def _name_argument(column: exp.Column) -> None:
+    """As sqlglot does: the column, with the members behind it, becomes a name or a chain of dots."""
+    argument = column.to_dot() if column.table else column.this
+    replaced: exp.Expr = column
+    while isinstance(replaced.parent, exp.Dot):
+        replaced = replaced.parent
+    replaced.replace(argument)
+
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})

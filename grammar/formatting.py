@@ -1,45 +1,346 @@
-"""Scripts in canonical layout: one clause a line, statements apart, every comment kept in its place."""
+"""Trees back to text: ``to_sql`` on one line, ``format_script`` with a clause a line and each comment in its place."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import singledispatch
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import product
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.comments import Comment, comments_between, woven
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
-from sqlstream.grammar.placeholders import with_stand_ins
-from sqlstream.grammar.print_statements import (
-    create_head,
-    distribution,
-    freshness,
-    insert_head,
-    materialized_elements,
-    materialized_head,
-    on_conflict,
-    partitions,
-    table_elements,
-    unit_rows_head,
-    unit_test_head,
-    view_head,
+from sqlstream.grammar.script import (
+    parse_script,
+    parse_script_recovering,
+    parse_tokens,
+    quoted_settings,
+    split,
+    tokenize,
 )
-from sqlstream.grammar.printer import print_node
-from sqlstream.grammar.quoting import quote_string
-from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
-from sqlstream.grammar.setting_words import quoted_settings
+
+# --- ``${name}`` in scripts that are formatted and not run: words of the same length stand in for them -----------
+# A name stands in first. Where the language wants a number or a string instead, the statement does not parse, and those
+# are tried for the placeholders up to the mistake.
+
+
+_PLACEHOLDER = re.compile(r"(?<!\$)\$\{(\w+)\}")  # what follows another $ is a text between $$
+_KINDS = ("name", "number", "string")
+
+StandIns = Mapping[str, str]
+"""By the name of a placeholder the word for it."""
+
+
+def with_stand_ins(text: str, mistakes: Callable[[str], list[Diagnostic]], run: Callable[[str], str]) -> str:
+    """What ``run`` makes of the text, with its placeholders as they were."""
+    names = list(dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(text)))
+    if not names:
+        return run(text)
+    words = _chosen(text, names, mistakes)
+    try:
+        result = run(_replaced(text, words))
+    except SqlStreamError as error:
+        raise _as_written(error, text, words) from None
+    return _put_back(result, words)
+
+
+def _chosen(text: str, names: list[str], mistakes: Callable[[str], list[Diagnostic]]) -> StandIns:
+    """Kinds of words with which the text parses, or parses furthest."""
+    words: dict[str, str] = {}
+    for name in names:
+        words[name] = _stand_in("name", name, text, words)
+
+    def reached(tried: StandIns) -> int:
+        starts = [d.span.start if d.span else 0 for d in mistakes(_replaced(text, tried))]
+        return min(starts, default=len(text) + 1)
+
+    best = reached(words)
+    while best <= len(text):
+        others = ({**words, name: _stand_in(kind, name, text, words)} for name, kind in _before(best, text))
+        better = next(((tried, r) for tried in others if (r := reached(tried)) > best), None)
+        if better is None:
+            break
+        words, best = better
+    return words
+
+
+def _before(position: int, text: str) -> Iterator[tuple[str, str]]:
+    """The placeholders up to the position, the nearest first, with each kind."""
+    near = [match[1] for match in _PLACEHOLDER.finditer(text) if match.start() <= position]
+    return ((name, kind) for name in dict.fromkeys(reversed(near)) for kind in _KINDS)
+
+
+def _stand_in(kind: str, name: str, text: str, stand_ins: StandIns) -> str:
+    """A word as long as ``${name}`` that neither the text nor another word contains."""
+    first, letters = ("9", "0123456789") if kind == "number" else ("_", "abcdefghijklmnopqrstuvwxyz")
+    quote = "'" if kind == "string" else ""
+    room = len(name) + len("${}") - 2 * len(quote)
+    varied = min(room - 1, 4)
+    words = (first * (room - varied) + "".join(end) for end in product(letters, repeat=varied))
+    present, others = " ".join([text, *stand_ins.values()]).lower(), [other.strip("'") for other in stand_ins.values()]
+    free = (word for word in words if word not in present and not any(other in word for other in others))
+    return quote + next(free) + quote
+
+
+def _replaced(text: str, words: StandIns) -> str:
+    return _PLACEHOLDER.sub(lambda match: words[match[1]], text)
+
+
+def _put_back(text: str, words: StandIns) -> str:
+    for name, word in words.items():
+        text = text.replace(word, f"${{{name}}}")
+    return text
+
+
+def _as_written(error: SqlStreamError, text: str, words: StandIns) -> SqlStreamError:
+    return SqlStreamError.of(replace(d, message=_put_back(d.message, words), source=text) for d in error.diagnostics)
+
+
+# --- which words of a text are which words of the same text written otherwise ------------------------------------
+
+
+_WINDOW = 200
+
+
+def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of indices of equal words, both ascending.
+
+    ``difflib`` finds the longest common runs, in quadratic time; so it sees a window at a time, which moves on behind
+    what is equal anyway. Texts of up to a window are aligned as a whole.
+    """
+    if max(len(one), len(two)) <= _WINDOW:
+        return _matched(one, two)
+    pairs: list[tuple[int, int]] = []
+    a = b = 0
+    while a < len(one) and b < len(two):
+        if one[a] == two[b]:
+            pairs.append((a, b))
+            a, b = a + 1, b + 1
+            continue
+        matched = [(a + i, b + j) for i, j in _matched(one[a : a + _WINDOW], two[b : b + _WINDOW])]
+        rest = max(len(one) - a, len(two) - b) <= _WINDOW
+        # What lies behind the window may fit better to what is in its second half.
+        near = matched if rest else [(i, j) for i, j in matched if max(i - a, j - b) < _WINDOW // 2]
+        pairs += near
+        if rest:
+            break
+        a, b = (near[-1][0] + 1, near[-1][1] + 1) if near else (a + _WINDOW // 2, b + _WINDOW // 2)
+    return pairs
+
+
+def _matched(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
+    blocks = SequenceMatcher(None, one, two, autojunk=False).get_matching_blocks()
+    return [(a + i, b + i) for a, b, size in blocks for i in range(size)]
+
+
+# --- comments of a statement put back into its formatted text, beside the words that they stood beside -----------
+# A comment on the line of the word before it stays behind that word, others stay above the word that follows.
+
+
+_PIECE = re.compile(r"(?P<line>--[^\n\r]*)|(?P<block>/\*|\{#)|(?P<break>[\n\r])|.", re.DOTALL)
+_NO_SPACE_BEHIND, _NO_SPACE_BEFORE = "([.", ",;)].("
+
+
+@dataclass(frozen=True)
+class Comment:
+    """``text`` is as written. ``gap`` is the index of the word behind it, which is the number of words where there is
+    none. ``below``: a line break stands between it and the word before it; ``beside``: none between it and the next
+    word; ``spaced``: an empty line follows."""
+
+    text: str
+    gap: int
+    below: bool
+    beside: bool = False
+    spaced: bool = False
+
+    @property
+    def to_the_end(self) -> bool:
+        """Everything behind it on its line belongs to it."""
+        return self.text.startswith("--")
+
+
+def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]:
+    """The comments between two words; anything else there is white space or a superfluous semicolon."""
+    spans: list[tuple[str, bool, int, int]] = []
+    position, below = start, False
+    while position < end:
+        piece = _PIECE.match(text, position)
+        assert piece is not None
+        close = _end_of_block(text, position, end) if piece["block"] else piece.end()
+        if piece["block"] or piece["line"]:
+            spans.append((text[position:close].rstrip(), below, position, close))
+        below = below or piece["break"] is not None
+        position = close
+    comments: list[Comment] = []
+    beside, following = True, end
+    for words, under, begin, close in reversed(spans):
+        breaks = text.count("\n", close, following)
+        beside, following = beside and not breaks, begin
+        comments.append(Comment(_no_hint(words), gap, under, beside, breaks > 1))
+    return comments[::-1]
+
+
+def _end_of_block(text: str, start: int, end: int) -> int:
+    """Comments nest, those that look like a hint in their like."""
+    opening, closing = ("/*", "*/") if text[start] == "/" else ("{#", "#}")
+    opening = "/*+" if text.startswith("/*+", start) else opening
+    depth, position = 1, start + len(opening)
+    while position < end and depth:
+        if text.startswith((opening, closing), position):
+            depth += 1 if text.startswith(opening, position) else -1
+            position += 1
+        position += 1
+    return position
+
+
+def _no_hint(comment: str) -> str:
+    """A comment that looks like a hint, but stands where none can, would be one behind another word."""
+    if not comment.startswith("/*+"):
+        return comment
+    inside = comment[2:-2].replace("/*", "/ *")
+    return f"/* {inside}{' ' if inside.endswith('/') else ''}*/"
+
+
+def woven(printed: str, words: Sequence[Token], written: Sequence[Token], comments: Sequence[Comment]) -> str:
+    """The printed text, which consists of ``words``, with the comments of the ``written`` one."""
+    if not comments:
+        return printed
+    slots = _Slots(printed, words)
+    places = _Places(words, written)
+    for comment in comments:
+        _put(comment, slots, places)
+    return slots.joined()
+
+
+def _put(comment: Comment, slots: _Slots, places: _Places) -> None:
+    behind = places.behind(comment.gap)
+    following = places.following(comment.gap)
+    if (comment.below and following is not None) or behind is None:
+        following = following or 0
+        if comment.beside and not comment.to_the_end and not slots.begins_line(following):
+            slots.inside[following].append(comment)
+        else:
+            slots.above[slots.line_of(following)].append(comment)
+    elif comment.to_the_end:
+        slots.put_at_end(slots.end_of_line(behind), comment)
+    else:
+        slots.inside[behind + 1].append(comment)
+
+
+class _Places:
+    """Where the words of the written text are in the printed one."""
+
+    def __init__(self, words: Sequence[Token], written: Sequence[Token]) -> None:
+        written_words, printed_words = ([t.text.upper() for t in tokens] for tokens in (written, words))
+        pairs = aligned(written_words, printed_words)
+        self._written = [a for a, _ in pairs]
+        self._printed = [b for _, b in pairs]
+        self._texts = written_words
+
+    def behind(self, gap: int) -> int | None:
+        """The printed word that a comment in this gap stands behind."""
+        index = bisect_left(self._written, gap) - 1
+        return self._printed[index] if index >= 0 else None
+
+    def following(self, gap: int) -> int | None:
+        """The printed word that a comment in this gap stands above; a comma belongs to the word before it, and so does
+        the end of the statement."""
+        while gap < len(self._texts) and self._texts[gap] == ",":
+            gap += 1
+        index = bisect_right(self._written, gap - 1)
+        if index >= len(self._written) or self._texts[self._written[index]] == ";":
+            return None
+        return self._printed[index]
+
+
+@dataclass
+class _Slots:
+    """The gaps before each word of the printed text, and one behind the last, with what comes into them."""
+
+    printed: str
+    words: Sequence[Token]
+    inside: defaultdict[int, list[Comment]] = field(default_factory=lambda: defaultdict(list))
+    at_end: dict[int, Comment] = field(default_factory=dict)
+    above: defaultdict[int, list[Comment]] = field(default_factory=lambda: defaultdict(list))
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """The slots that begin a line, in order."""
+        return [slot for slot in range(len(self.words)) if slot == 0 or "\n" in self.gap(slot)]
+
+    def gap(self, slot: int) -> str:
+        start = self.words[slot - 1].end + 1 if slot else 0
+        return self.printed[start : self.words[slot].start if slot < len(self.words) else len(self.printed)]
+
+    def begins_line(self, slot: int) -> bool:
+        return slot == 0 or "\n" in self.gap(slot)
+
+    def line_of(self, slot: int) -> int:
+        """The slot of the first word on the line."""
+        return self._lines[bisect_right(self._lines, slot) - 1]
+
+    def end_of_line(self, word: int) -> int:
+        """The slot behind the last word on the line."""
+        following = bisect_right(self._lines, word)
+        return self._lines[following] if following < len(self._lines) else len(self.words)
+
+    def put_at_end(self, slot: int, comment: Comment) -> None:
+        """One comment to the end of a line has room; those before it move above the line."""
+        if slot in self.at_end:
+            self.above[self.line_of(slot - 1)].append(self.at_end[slot])
+        self.at_end[slot] = comment
+
+    def joined(self) -> str:
+        lines: Iterator[str] = (
+            self._filled(slot) + self.printed[word.start : word.end + 1] for slot, word in enumerate(self.words)
+        )
+        return "".join(lines) + self._filled(len(self.words))
+
+    def _filled(self, slot: int) -> str:
+        gap = self.gap(slot)
+        beside = [c.text for c in self.inside[slot]]
+        if slot in self.at_end:
+            beside.append(self.at_end[slot].text)
+        if slot and "\n" not in gap and slot < len(self.words):
+            return self._between(slot, beside) if beside else gap
+        indent = gap.rpartition("\n")[2]
+        lines = [f"{indent}{c.text}{chr(10) * (1 + (c.spaced and slot == 0))}" for c in self.above[slot]]
+        if slot == 0:
+            return "".join(lines)
+        return "".join(f" {text}" for text in beside) + (f"\n{''.join(lines)}{indent}" if "\n" in gap else gap)
+
+    def _between(self, slot: int, beside: list[str]) -> str:
+        """Inside a line."""
+        gap, before = self.gap(slot), self.printed[self.words[slot - 1].end]
+        following = self.printed[self.words[slot].start]
+        left = "" if before in _NO_SPACE_BEHIND else " "
+        right = "" if not gap and following in _NO_SPACE_BEFORE else " "
+        return left + " ".join(beside) + right
+
 
 NOT_PRINTED = "SS108"
-_INDENT = "  "
 _REPORT = "Leave the statement as it is, and report it as a defect of sqlstream."
 _REPORT_SCRIPT = "Leave the script as it is, and report it as a defect of sqlstream."
+
+
+@with_room
+def to_sql(node: n.Node | exp.Expression) -> str:
+    """A statement, clause, query or expression in canonical form on one line; parsing it gives an equal tree."""
+    return node.text(_plain) if isinstance(node, n.Node) else _plain(node)
+
+
+def pretty(statement: n.Node) -> str:
+    """The statement on several lines, without its comments; a statement without a query stays on one line."""
+    return statement.pretty(_plain, _sql)
 
 
 @with_room
@@ -149,113 +450,3 @@ def _sql(expression: exp.Expression) -> str:
 
 def _plain(expression: exp.Expression) -> str:
     return expression.sql(dialect=SqlStream, comments=False, normalize_functions=False)
-
-
-@singledispatch
-def pretty(statement: n.Node) -> str:
-    """The statement on several lines; those without a query on one."""
-    return print_node(statement, _plain)
-
-
-def _block(items: Iterable[str]) -> str:
-    return "(\n" + "\n".join(_indented(i) for i in items) + "\n)"
-
-
-def _separated(items: list[str]) -> list[str]:
-    return [*(f"{i}," for i in items[:-1]), *items[-1:]]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.split("\n"))
-
-
-@pretty.register
-def _(statement: n.Query) -> str:
-    return _sql(statement.query)
-
-
-@pretty.register
-def _(statement: n.Insert) -> str:
-    parts = [insert_head(statement, _plain), _sql(statement.query), on_conflict(statement)]
-    return "\n".join(text for text in parts if text is not None)
-
-
-@pretty.register
-def _(statement: n.StatementSet) -> str:
-    inserts = "\n".join(_indented(f"{pretty(i)};") for i in statement.inserts)
-    return f"EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND"
-
-
-@pretty.register
-def _(statement: n.UnitTest) -> str:
-    mocks = _separated([_unit_rows(mock) for mock in statement.mocks])
-    return "\n".join([unit_test_head(statement, _plain), *mocks, _unit_rows(statement.expected)])
-
-
-def _unit_rows(rows: n.UnitRows) -> str:
-    return f"{unit_rows_head(rows, _plain)} AS (\n{_indented(_sql(rows.query))}\n)"
-
-
-@pretty.register
-def _(statement: n.Explain) -> str:
-    if isinstance(statement.statement, n.ExecutePlan):
-        return print_node(statement, _plain)
-    stages = ", ".join((statement.stage, *statement.more))
-    return f"EXPLAIN FORMAT {statement.format} {stages}\n{pretty(statement.statement)}"
-
-
-@pretty.register
-def _(statement: n.CompilePlan) -> str:
-    head = print_node(statement, _plain).partition(" FOR ")[0]
-    return f"{head} FOR\n{pretty(statement.statement)}"
-
-
-@pretty.register
-def _(statement: n.CreateView) -> str:
-    return f"{view_head(statement)} AS\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.DescribeQuery) -> str:
-    return f"DESCRIBE QUERY\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.AlterView | n.AlterMaterializedView) -> str:
-    if statement.query is None:
-        return print_node(statement, _plain)
-    return f"{print_node(replace(statement, query=None), _plain)} AS\n{_sql(statement.query)}"
-
-
-@pretty.register
-def _(statement: n.CreateMaterializedView) -> str:
-    elements = materialized_elements(statement, _plain)
-    options = _separated([print_node(o, _plain) for o in statement.options])
-    told = freshness(statement, _plain)
-    parts = [
-        materialized_head(statement),
-        f" {_block(_separated(elements))}" if elements else "",
-        f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
-        f" {partitions(statement)}" if statement.partitioned_by else "",
-        f" WITH {_block(options)}" if options else "",
-        f" {told}" if told is not None else "",
-        f" AS\n{_sql(statement.query)}",
-    ]
-    return "".join(parts)
-
-
-@pretty.register
-def _(statement: n.CreateTable) -> str:
-    elements = table_elements(statement, _plain)
-    options = _separated([print_node(o, _plain) for o in statement.options])
-    parts = [
-        create_head(statement),
-        f" {_block(_separated(elements))}" if elements else "",
-        f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
-        f" {distribution(statement)}" if statement.distribution is not None else "",
-        f" {partitions(statement)}" if statement.partitioned_by else "",
-        f" WITH {_block(options)}" if options else "",
-        f" {print_node(statement.like, _plain)}" if statement.like is not None else "",
-        f" AS\n{_sql(statement.query)}" if statement.query is not None else "",
-    ]
-    return "".join(parts)

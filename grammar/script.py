@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,13 +14,53 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.grammar.depth import TooDeep, run_with_room
+from sqlstream.grammar.depth import TooDeep, run_with_room, with_room
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.failures import leftover, too_deep
+from sqlstream.grammar.failures import SyntaxFailure, leftover, too_deep
+from sqlstream.grammar.language import END, readable
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser
-from sqlstream.grammar.setting_words import quoted_settings
+
+# --- SET and RESET without quotes: ``SET execution.runtime-mode = batch`` sets what it does with them ------------
+
+
+_STATEMENTS = frozenset({"SET", "RESET"})
+_KEY = re.compile(r"[\w.#-]+")
+
+
+def quoted_settings(text: str, tokens: list[Token]) -> list[Token]:
+    """The tokens of a statement, in which a key or value of SET or RESET that is written without quotes is a text."""
+    if len(tokens) < 2 or tokens[0].text.upper() not in _STATEMENTS:
+        return tokens
+    signs = [index for index, token in enumerate(tokens) if token.token_type == TokenType.EQ]
+    equals = signs[0] if signs else len(tokens)
+    key, value = tokens[1:equals], tokens[equals + 1 :]
+    if not _is_key(text, key):
+        return tokens
+    return [tokens[0], *_as_text(text, key), *tokens[equals : equals + 1], *_as_text(text, value)]
+
+
+def _is_key(text: str, tokens: list[Token]) -> bool:
+    quoted = len(tokens) == 1 and tokens[0].token_type == TokenType.STRING
+    return quoted or (bool(tokens) and _KEY.fullmatch(_written(text, tokens)) is not None)
+
+
+def _as_text(text: str, tokens: list[Token]) -> list[Token]:
+    """The tokens as one text, but where one of them is a text already."""
+    if not tokens or any(token.token_type in (TokenType.STRING, TokenType.EQ) for token in tokens):
+        return tokens
+    first, last, written = tokens[0], tokens[-1], _written(text, tokens)
+    if "/*" in written or "--" in written:  # a comment would become a part of it
+        return tokens
+    whole = Token(TokenType.STRING, written, first.line, first.col, first.start, last.end)
+    whole.comments.extend(comment for token in tokens for comment in token.comments)
+    return [whole]
+
+
+def _written(text: str, tokens: list[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end + 1]
+
 
 T = TypeVar("T")
 
@@ -147,3 +188,85 @@ def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:
 @cache
 def _dialect() -> SqlStream:
     return SqlStream()
+
+
+# --- what may come next, for the shell's completion --------------------------------------------------------------
+
+
+@with_room
+def expected_after(text: str) -> list[str]:
+    """Keywords and kinds of things that may follow an unfinished script, sorted.
+
+    Keywords are upper-case (``GROUP BY``, ``EMIT``); kinds are in words (``a name``, ``an expression``). Empty inside
+    a string or comment, and behind a mistake.
+    """
+    try:
+        pieces = list(split(tokenize(text)))
+    except SqlStreamError:
+        return []
+    tokens = pieces[-1] if pieces and not text.rstrip().endswith(";") else []
+    parser = parser_at(text, tokens)
+    wanted: tuple[str, ...] = ()
+    try:
+        parser.syntax("statement")
+    except SqlglotParseError as error:
+        wanted = error.terminals if isinstance(error, SyntaxFailure) else ()
+    if parser._index < len(tokens):
+        return []
+    return sorted({readable(t).strip('"') for t in wanted if t != END} | parser.completions)
+
+
+# --- text that is being typed, cut into words, literals and comments: one that is not closed goes to the end -----
+
+
+_PIECE = re.compile(
+    r"""--[^\n]*(?:\n|\Z)           # a comment to the end of the line
+    | /\*.*?(?:\*/|\Z)              # a comment in brackets
+    | [rR](?:'[^']*(?:'|\Z)|"[^"]*(?:"|\Z))  # a raw string, in which a backslash is one
+    | \$\$.*?(?:\$\$|\Z)           # a text between dollars, such as the body of a function
+    | '(?:[^'\\]|\\.|'')*(?:'|\Z)   # a string
+    | "(?:[^"\\]|\\.|"")*(?:"|\Z)
+    | `[^`]*(?:`|\Z)                # a quoted name
+    | \w+ | \s+ | .""",
+    re.DOTALL | re.VERBOSE,
+)
+
+_QUOTES = ("'", '"', "`")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``text`` begins at ``start`` of the whole."""
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+    @property
+    def is_blank(self) -> bool:
+        """White space or a comment."""
+        return self.text.isspace() or self.text.startswith(("--", "/*"))
+
+    @property
+    def is_open(self) -> bool:
+        """A comment, a string or a quoted name that is not closed."""
+        if self.text.startswith("--"):
+            return not self.text.endswith("\n")
+        if self.text.startswith("/*"):
+            return len(self.text) < 4 or not self.text.endswith("*/")
+        if self.text.startswith("$$"):
+            return len(self.text) < 4 or not self.text.endswith("$$")
+        literal = self.text[1:] if self.text[1:2] in _QUOTES and self.text[0] in "rR" else self.text
+        return literal[:1] in _QUOTES and (len(literal) == 1 or literal[-1] != literal[0])
+
+    @property
+    def is_word(self) -> bool:
+        return self.text[0].isalnum() or self.text[0] == "_"
+
+
+def pieces(text: str, start: int = 0) -> Iterator[Piece]:
+    """The pieces from ``start`` on, which together are the text."""
+    return (Piece(match[0], match.start()) for match in _PIECE.finditer(text, start))

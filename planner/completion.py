@@ -15,18 +15,11 @@ from typing import Protocol
 from sqlstream.errors import SqlStreamError
 from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import expected_after
-from sqlstream.grammar.pieces import Piece, pieces
 from sqlstream.grammar.quoting import quote_name
+from sqlstream.grammar.script import Piece, pieces
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.derived import (
-    AFTER_RELATIONS,
-    NO_ALIAS,
-    QUERY_STARTS,
-    Derived,
-    derived_around,
-    query_begin,
-)
+from sqlstream.planner.derived import AFTER_RELATIONS, NO_ALIAS, QUERY_STARTS, Derived, derived_around, query_begin
 from sqlstream.types import DataType
 
 

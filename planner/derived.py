@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
-from sqlstream.grammar.pieces import Piece
 from sqlstream.grammar.quoting import quote_name
+from sqlstream.grammar.script import Piece
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.catalog import Catalog
 from sqlstream.types import DataType

@@ -24,3 +24,9 @@ def as_interval(milliseconds: int) -> str:
             return f"INTERVAL '{milliseconds // factor}' {name}"
     sign, rest = ("-" if milliseconds < 0 else ""), abs(milliseconds)
     return f"INTERVAL '{sign}{rest // 1000}.{f'{rest % 1000:03}'.rstrip('0')}' SECOND"
+
+
+def ordinal(count: int) -> str:
+    """``1st``, ``12th``."""
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"

@@ -1,6 +1,8 @@
 """When windows fire, what they evict and what becomes of late rows: bound and frozen, part of window nodes.
 
-Expressions name fields of the window node's input. Times in milliseconds.
+Expressions name fields of the window node's input. Times in milliseconds. Triggers say what they are in the words of
+the dialect (``text``) and when a window first fires (``first_firing_text``), for example ``with the 10th row of a
+window``.
 """
 
 from __future__ import annotations
@@ -12,31 +14,86 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.durations import ordinal, readable
+from sqlstream.planner.rewriting import columns_of, sql
 
 # --- triggers -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class EveryRows:
-    count: int
+class SimpleTrigger:
+    """Base of triggers that are not made of others."""
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What the trigger computes of each row."""
+        return ()
+
+    @property
+    def follows_clock(self) -> bool:
+        """True where the trigger may fire by the clock of processing time."""
+        return False
 
 
 @dataclass(frozen=True)
-class EveryInterval:
+class EveryRows(SimpleTrigger):
+    """Fires after each ``count`` rows of a window."""
+
+    count: int
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"with the {ordinal(self.count)} row of a window"
+
+    @property
+    def text(self) -> str:
+        return f"EVERY {self.count} rows"
+
+
+@dataclass(frozen=True)
+class EveryInterval(SimpleTrigger):
+    """Fires once per interval of a domain of time."""
+
     interval_ms: int
     domain: TimeDomain
 
+    @property
+    def follows_clock(self) -> bool:
+        return self.domain is TimeDomain.PROCESSING
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"within {readable(self.interval_ms)} of {self.domain.value}"
+
+    @property
+    def text(self) -> str:
+        return f"EVERY {readable(self.interval_ms)} {self.domain.value}"
+
 
 @dataclass(frozen=True)
-class When:
+class When(SimpleTrigger):
+    """Fires with each row that meets the condition."""
+
     condition: exp.Expression
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        return (self.condition,)
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"with the first row of {sql(self.condition)}"
+
+    @property
+    def text(self) -> str:
+        return f"WHEN {sql(self.condition)}"
 
 
 Pulse = EveryRows | EveryInterval | When
 
 
 @dataclass(frozen=True)
-class AfterWatermark:
+class AfterWatermark(SimpleTrigger):
     """``delay_ms`` after the end of the window, that of the input for a global window.
 
     ``late`` None: a late row within ALLOW fires at once.
@@ -48,37 +105,95 @@ class AfterWatermark:
     late: Pulse | None = None
     delay_ms: int = 0
 
+    @property
+    def first_firing_text(self) -> str:
+        if self.early is not None:
+            return self.early.first_firing_text
+        later = f"{readable(self.delay_ms)} after" if self.delay_ms else "at"
+        return f"when the watermark is {later} the end of the window"
+
+    @property
+    def text(self) -> str:
+        delay = f" WITH DELAY {readable(self.delay_ms)}" if self.delay_ms else ""
+        early = f" EARLY {self.early.text}" if self.early else ""
+        late = f" LATE {self.late.text}" if self.late else ""
+        return f"AFTER WATERMARK{delay}{early}{late}"
+
 
 @dataclass(frozen=True)
-class AfterProcessingTime:
-    pass
+class AfterProcessingTime(SimpleTrigger):
+    """Fires when the clock passes the end of the window."""
+
+    follows_clock = True
+
+    first_firing_text = "when the clock passes the end of the window"
+
+    text = "AFTER PROCESSING TIME"
 
 
 @dataclass(frozen=True)
-class Delta:
+class Delta(SimpleTrigger):
+    """Fires when a value has moved from that of the last firing by more than the threshold."""
+
     value: exp.Expression
     threshold: exp.Expression
     absolute: bool = False
 
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        return self.value, self.threshold
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"when {sql(self.value)} has moved by more than {sql(self.threshold)}"
+
+    @property
+    def text(self) -> str:
+        return f"{_delta_text(self)} > {sql(self.threshold)}"
+
 
 @dataclass(frozen=True)
-class AfterSilence:
+class AfterSilence(SimpleTrigger):
+    """Fires when no row has arrived for the interval of processing time."""
+
     interval_ms: int
 
+    follows_clock = True
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"{readable(self.interval_ms)} after the last row"
+
+    @property
+    def text(self) -> str:
+        return f"AFTER {readable(self.interval_ms)} OF SILENCE"
+
 
 @dataclass(frozen=True)
-class OnBarrier:
-    pass
+class OnBarrier(SimpleTrigger):
+    """Fires when a barrier is aligned."""
+
+    first_firing_text = "at the first barrier"
+
+    text = "ON BARRIER"
 
 
 @dataclass(frozen=True)
-class Never:
-    pass
+class Never(SimpleTrigger):
+    """Does not fire."""
+
+    first_firing_text = "never"
+
+    text = "NEVER"
 
 
 @dataclass(frozen=True)
-class EachBatch:
+class EachBatch(SimpleTrigger):
     """EMIT CHANGES: once per micro-batch for each window that the batch touched."""
+
+    first_firing_text = "with each micro-batch"
+
+    text = "each micro-batch"
 
 
 @dataclass(frozen=True)
@@ -88,18 +203,47 @@ class PythonCall:
     function: str
     arguments: tuple[exp.Expression, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """``mine(1, 'a')``."""
+        return f"{self.function}({', '.join(map(sql, self.arguments))})"
+
 
 @dataclass(frozen=True)
-class UserTrigger:
+class UserTrigger(SimpleTrigger):
+    """A Python class decides, also by the clock."""
+
     call: PythonCall
+
+    follows_clock = True
+
+    @property
+    def first_firing_text(self) -> str:
+        return f"when {self.call.function} says so"
+
+    @property
+    def text(self) -> str:
+        return f"USING {self.call.text}"
 
 
 @dataclass(frozen=True)
 class Purging:
+    """The window's state is cleared when ``inner`` fires."""
+
     inner: Trigger
+
+    @property
+    def first_firing_text(self) -> str:
+        return self.inner.first_firing_text
+
+    @property
+    def text(self) -> str:
+        return f"PURGING ({self.inner.text})"
 
 
 class Combinator(Enum):
+    """How two triggers are combined."""
+
     OR = "OR"
     AND = "AND"
     THEN = "THEN"
@@ -107,9 +251,22 @@ class Combinator(Enum):
 
 @dataclass(frozen=True)
 class Combined:
+    """Two triggers: one of them, both, or one after the other."""
+
     combinator: Combinator
     left: Trigger
     right: Trigger
+
+    @property
+    def first_firing_text(self) -> str:
+        if self.combinator is Combinator.THEN:
+            return self.left.first_firing_text
+        return f"{self.left.first_firing_text} {self.combinator.value.lower()} {self.right.first_firing_text}"
+
+    @property
+    def text(self) -> str:
+        left, right = (f"({t.text})" if isinstance(t, Combined) else t.text for t in (self.left, self.right))
+        return f"{left} {self.combinator.value} {right}"
 
 
 Trigger = (
@@ -118,8 +275,8 @@ Trigger = (
 )  # fmt: skip
 
 
-def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
-    """What a trigger is made of: no combinators, and behind AFTER WATERMARK its early and late pulses."""
+def simple_triggers(trigger: Trigger | None) -> Iterator[SimpleTrigger]:
+    """What a trigger is made of: no combinators, and after AFTER WATERMARK its early and late pulses."""
     waiting = [trigger]
     while waiting:
         match waiting.pop():
@@ -129,14 +286,16 @@ def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
                 waiting.append(inner)
             case Combined(left=left, right=right):
                 waiting += (right, left)
-            case AfterWatermark(early=early, late=late) as found:
-                yield found
+            case AfterWatermark(early=early, late=late) as watermark:
+                yield watermark
                 waiting += (late, early)
-            case found:
-                yield found
+            case simple:
+                yield simple
 
 
 class Accumulation(Enum):
+    """What a later firing of a window emits: all rows so far, new rows only, or all after a retraction."""
+
     ACCUMULATING = "ACCUMULATING"
     DISCARDING = "DISCARDING"
     RETRACTING = "RETRACTING"
@@ -147,7 +306,13 @@ class Accumulation(Enum):
 
 @dataclass(frozen=True)
 class KeepRows:
+    """The newest ``count`` rows stay."""
+
     count: int
+
+    @property
+    def text(self) -> str:
+        return f"KEEP LAST {self.count} rows"
 
 
 @dataclass(frozen=True)
@@ -155,6 +320,10 @@ class KeepInterval:
     """Rows less than ``interval_ms`` older than the newest stay."""
 
     interval_ms: int
+
+    @property
+    def text(self) -> str:
+        return f"KEEP LAST {readable(self.interval_ms)}"
 
 
 @dataclass(frozen=True)
@@ -165,22 +334,44 @@ class EvictDelta:
     threshold: exp.Expression
     absolute: bool = False
 
+    @property
+    def text(self) -> str:
+        return f"{_delta_text(self)} >= {sql(self.threshold)}"
+
 
 @dataclass(frozen=True)
 class UserEvictor:
+    """A Python class decides which rows leave."""
+
     call: PythonCall
+
+    @property
+    def text(self) -> str:
+        return f"USING {self.call.text}"
 
 
 @dataclass(frozen=True)
 class Eviction:
+    """Rows leave a window before, or ``after``, it is aggregated."""
+
     evictor: KeepRows | KeepInterval | EvictDelta | UserEvictor
     after: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"EVICT {'AFTER' if self.after else 'BEFORE'} {self.evictor.text}"
+
+
+def _delta_text(delta: Delta | EvictDelta) -> str:
+    return f"{'ABSOLUTE ' if delta.absolute else ''}DELTA ({sql(delta.value)})"
 
 
 # --- late data ------------------------------------------------------------------------------------------------
 
 
 class LateAction(Enum):
+    """What happens to rows that are too late for their window."""
+
     DROP = "DROP"
     TO = "TO"
     FAIL = "FAIL"
@@ -197,6 +388,12 @@ class LateData:
     action: LateAction = LateAction.DROP
     table: Table | None = None
     values: tuple[exp.Expression, ...] = ()
+
+    @property
+    def text(self) -> str:
+        allow = f" ALLOW {readable(self.allow_ms)}" if self.allow_ms else ""
+        to = f" {self.table.name}" if self.action is LateAction.TO and self.table else ""
+        return f"LATE DATA{allow} {self.action.value}{to}"
 
 
 # --- all of it ------------------------------------------------------------------------------------------------
@@ -221,29 +418,50 @@ class Firing:
         """True where windows may fire when a barrier was aligned."""
         return any(isinstance(trigger, OnBarrier) for trigger in simple_triggers(self.trigger))
 
+    @property
+    def follows_clock(self) -> bool:
+        """True where windows may fire by the clock of processing time."""
+        return any(trigger.follows_clock for trigger in simple_triggers(self.trigger))
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What triggers, evictors and late data compute of each row."""
+        triggers = [e for trigger in simple_triggers(self.trigger) for e in trigger.expressions]
+        evictor = self.eviction.evictor if self.eviction is not None else None
+        evicting = (evictor.value, evictor.threshold) if isinstance(evictor, EvictDelta) else ()
+        return (*triggers, *evicting, *self.late.values)
+
+    @property
+    def fields_read(self) -> set[str]:
+        """The fields that ``expressions`` read; late data may read the bounds of the window among them."""
+        return set().union(*map(columns_of, self.expressions))
+
+    @property
+    def texts(self) -> list[str]:
+        """The clauses in the words of the dialect, without those that are the default."""
+        texts: list[str] = []
+        if self.trigger is not None or self.accumulation is not Accumulation.ACCUMULATING:
+            trigger = self.trigger.text if self.trigger is not None else "AFTER WATERMARK"
+            texts.append(f"TRIGGER {trigger} {self.accumulation.value}")
+        if self.eviction is not None:
+            texts.append(self.eviction.text)
+        if self.late != LateData():
+            texts.append(self.late.text)
+        return texts
+
+    @property
+    def fires_again(self) -> bool:
+        """True where a window may give several results."""
+        return self.late.allow_ms > self._delay_ms or self.trigger not in (
+            None,
+            AfterProcessingTime(),
+            AfterWatermark(delay_ms=self._delay_ms),
+            Never(),
+        )
+
+    @property
+    def _delay_ms(self) -> int:
+        return self.trigger.delay_ms if isinstance(self.trigger, AfterWatermark) else 0
+
 
 DEFAULT_FIRING = Firing()
-
-
-def fires_again(firing: Firing) -> bool:
-    """True where a window may give several results."""
-    return firing.late.allow_ms > _delay_ms(firing) or firing.trigger not in (
-        None,
-        AfterProcessingTime(),
-        AfterWatermark(delay_ms=_delay_ms(firing)),
-        Never(),
-    )
-
-
-def _delay_ms(firing: Firing) -> int:
-    return firing.trigger.delay_ms if isinstance(firing.trigger, AfterWatermark) else 0
-
-
-def by_clock(trigger: Trigger) -> bool:
-    """True where a simple trigger follows the clock of processing time."""
-    match trigger:
-        case AfterProcessingTime() | AfterSilence() | UserTrigger():
-            return True
-        case EveryInterval(domain=domain):
-            return domain is TimeDomain.PROCESSING
-    return False

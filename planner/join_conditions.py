@@ -15,7 +15,7 @@ from sqlstream.errors import BindError
 from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Schema
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.rewriting import columns_of, conjuncts, is_repeatable, node_of
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType

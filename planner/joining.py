@@ -8,22 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.changes import made_by, taken_by, upsert_keys
-from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.fields import Field, FieldNames, Schema
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import rows_fact
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, changelog_mode, keeps_state, unique_keys
-from sqlstream.planner.rewriting import columns_of, over
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import ArrivalOrder, FieldsRead
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, sql
+from sqlstream.udfs.joins import JoinKind
 
 
 @dataclass(frozen=True)
@@ -74,6 +67,152 @@ class Join(Node):
         values = [side for equality in self.equal for side in (equality.left, equality.right)]
         return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
+    # --- properties -------------------------------------------------------------------------------------------
+
+    @property
+    def keeps_state(self) -> bool:
+        return True
+
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        return ArrivalOrder.MIXED
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        """Those of one side where the other has at most one partner for each of its rows; else pairs of both."""
+        left, right = self.left.unique_keys, self.right.unique_keys
+        if not self.kind.pairs:
+            return left
+        one_left, one_right = (_is_unique(keys, self, side) for side, keys in enumerate((left, right)))
+        pads_left, pads_right = self.kind.padded
+        unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
+        if pads_left and pads_right:  # or rows of both sides without a partner may be NULL in all of the key
+            present = {field.name for side in self.inputs for field in side.schema if not field.nullable}
+            unique = {key for key in unique if key & present}
+        if one_right and not pads_right:
+            unique |= left
+        if one_left and not pads_left:
+            unique |= right
+        return frozenset(unique)
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        """UNSAFE where the join key of a row changes: what its old and its new key group emit comes in no order."""
+        return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
+
+    def stays_together(self, key: frozenset[str], side: int) -> bool:
+        """Do rows of a side that have equal values of ``key`` meet in one key group?"""
+        below = self.inputs[side]
+        if below.changelog_mode == APPEND_ONLY or not key & below.field_names:
+            return True
+        equal = [(equality.left, equality.right)[side] for equality in self.equal]
+        return all(isinstance(value, exp.Column) and value.name in key for value in equal)
+
+    @property
+    def consumer_name(self) -> str:
+        return f"the {self.kind.value} JOIN"
+
+    @property
+    def producer_name(self) -> str:
+        return self.consumer_name
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    def pruned(self, required: FieldNames) -> Node:
+        return self.pruned_below(required | self.read)
+
+    def pruned_below(self, needed: FieldNames) -> Node:
+        """The join over inputs with no more than the fields that are needed of them, one at least."""
+        left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
+        return replace(self, left=left, right=right)
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE for a side that may be missing, whose fields are NULL above only; where both can be, for either."""
+        return self._side_read(read) is not None
+
+    def _side_read(self, read: set[str]) -> int | None:
+        """The only side that is read, whose rows come out with a partner or not at all otherwise."""
+        pads_left, pads_right = self.kind.padded
+        if read and read <= self.left.field_names and not pads_right:
+            return 0
+        return 1 if read and self.kind.pairs and read <= self.right.field_names and not pads_left else None
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        sides = [self._side_read(columns_of(condition)) for condition in conditions]
+        left, right = (
+            push(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
+            for number, side in enumerate(self.inputs)
+        )
+        return replace(self, left=left, right=right)
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    @property
+    def port_count(self) -> int:
+        return 2
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        return self.fields_of_side(port)
+
+    def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
+        """What the exchange of a side reads, with its ``time`` if the join looks at that."""
+        equal = [(equality.left, equality.right)[port] for equality in self.equal]
+        operands = [operand for _, operand in self.decided.columns[port]] if self.decided is not None else []
+        if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
+            return None
+        keys = tuple(value.name for value in equal)
+        return FieldsRead(tuple(dict.fromkeys([*keys, *(f.name for f in self.inputs[port].schema)])), keys, time)
+
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        """Of rows that are only added the pairs are the same in any order."""
+        return any(side.changelog_mode != APPEND_ONLY for side in self.inputs)
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return tuple(sql(equality.left) for equality in self.equal)
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return "a join of streams"
+
+    # --- texts and state --------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        return {**self.left.column_provenance, **self.right.column_provenance}
+
+    @property
+    def equalities_text(self) -> list[str]:
+        """What must be equal, and the rest of the condition, each as SQL."""
+        equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in self.equal]
+        if self.condition is None:
+            return equal
+        rest = sql(self.condition)
+        return [*equal, f"({rest})" if equal and isinstance(self.condition, exp.Or) else rest]
+
+    def join_facts(self) -> Iterator[tuple[str, str]]:
+        """What the state of every join depends on."""
+        left, right = self.left.column_provenance, self.right.column_provenance
+        yield "kind", self.kind.value
+        equal = (f"{traced(e.left, left)} {_operator(e)} {traced(e.right, right)}" for e in self.equal)
+        yield "equal", ", ".join(equal) or "nothing"
+        if self.condition is not None:
+            of_left, of_right = (
+                {name: f"{side}.{text}" for name, text in names.items()}
+                for side, names in (("left", left), ("right", right))
+            )
+            yield "condition", traced(self.condition, {**of_left, **of_right})
+        yield "columns of the left side", self.left.rows_fact
+        yield "columns of the right side", self.right.rows_fact
+
 
 def _fields(side: Node, *, nullable: bool) -> Schema:
     return tuple([f if f.nullable else replace(f, nullable=True) for f in side.schema]) if nullable else side.schema
@@ -84,42 +223,6 @@ def timeless(field: Field) -> Field:
     return field if field.time is None else replace(field, time=None)
 
 
-def names_in(node: Node) -> frozenset[str]:
-    return frozenset([field.name for field in node.schema])
-
-
-# --- properties -----------------------------------------------------------------------------------------------
-
-
-@keeps_state.register
-def _(node: Join) -> bool:
-    return True
-
-
-@arrival_order.register
-def _(node: Join) -> ArrivalOrder:
-    return ArrivalOrder.MIXED
-
-
-@unique_keys.register
-def _(node: Join) -> frozenset[frozenset[str]]:
-    """Those of one side where the other has at most one partner for each of its rows; else pairs of both."""
-    left, right = unique_keys(node.left), unique_keys(node.right)
-    if not node.kind.pairs:
-        return left
-    one_left, one_right = (_is_unique(keys, node, side) for side, keys in enumerate((left, right)))
-    pads_left, pads_right = node.kind.padded
-    unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
-    if pads_left and pads_right:  # or rows of both sides without a partner may be NULL in all of the key
-        present = {field.name for side in node.inputs for field in side.schema if not field.nullable}
-        unique = {key for key in unique if key & present}
-    if one_right and not pads_right:
-        unique |= left
-    if one_left and not pads_left:
-        unique |= right
-    return frozenset(unique)
-
-
 def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
     """Do the equalities find at most one row of a side?"""
     equal = [(equality.left, equality.right)[side] for equality in node.equal]
@@ -127,142 +230,5 @@ def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
     return any(key <= names for key in keys)
 
 
-@upsert_keys.register
-def _(node: Join) -> frozenset[frozenset[str]]:
-    """UNSAFE where the join key of a row changes: what its old and its new key group emit comes in no order."""
-    return frozenset(key for key in unique_keys(node) if all(stays_together(node, key, side) for side in (0, 1)))
-
-
-def stays_together(node: Join, key: frozenset[str], side: int) -> bool:
-    """Do rows of a side that have equal values of ``key`` meet in one key group?"""
-    below = node.inputs[side]
-    if changelog_mode(below) == APPEND_ONLY or not key & names_in(below):
-        return True
-    equal = [(equality.left, equality.right)[side] for equality in node.equal]
-    return all(isinstance(value, exp.Column) and value.name in key for value in equal)
-
-
-@taken_by.register
-@made_by.register
-def _(node: Join) -> str:
-    return f"the {node.kind.value} JOIN"
-
-
-# --- rules ----------------------------------------------------------------------------------------------------
-
-
-@over.register
-def _(node: Join, inputs: tuple[Node, ...]) -> Node:
-    left, right = inputs
-    return replace(node, left=left, right=right)
-
-
-@pruned.register
-def _(node: Join, required: Names) -> Node:
-    return pruned_below(node, required | node.read)
-
-
-def pruned_below(node: Join, needed: Names) -> Node:
-    """The join over inputs with no more than the fields that are needed of them, one at least."""
-    left, right = (pruned(side, needed & names_in(side)) for side in node.inputs)
-    return replace(node, left=left, right=right)
-
-
-@passes.register
-def _(node: Join, read: set[str]) -> bool:
-    """UNSAFE for a side that may be missing, whose fields are NULL above only; where both can be, for either."""
-    return _side_of(node, read) is not None
-
-
-def _side_of(node: Join, read: set[str]) -> int | None:
-    """The only side that is read, whose rows come out with a partner or not at all otherwise."""
-    pads_left, pads_right = node.kind.padded
-    if read and read <= names_in(node.left) and not pads_right:
-        return 0
-    return 1 if read and node.kind.pairs and read <= names_in(node.right) and not pads_left else None
-
-
-@into.register
-def _(node: Join, conditions: Conditions) -> Node:
-    sides = [_side_of(node, columns_of(condition)) for condition in conditions]
-    left, right = (
-        filtered(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
-        for number, side in enumerate(node.inputs)
-    )
-    return replace(node, left=left, right=right)
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@ports_of.register
-def _(node: Join) -> int:
-    return 2
-
-
-@fields_read.register
-def _(node: Join, port: int = 0) -> FieldsRead | None:
-    return fields_of_side(node, port)
-
-
-def fields_of_side(node: Join, port: int, time: str | None = None) -> FieldsRead | None:
-    """What the exchange of a side reads, with its ``time`` if the join looks at that."""
-    equal = [(equality.left, equality.right)[port] for equality in node.equal]
-    operands = [operand for _, operand in node.decided.columns[port]] if node.decided is not None else []
-    if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
-        return None
-    keys = tuple(value.name for value in equal)
-    return FieldsRead(tuple(dict.fromkeys([*keys, *(f.name for f in node.inputs[port].schema)])), keys, time)
-
-
-@sees_arrival.register
-def _(node: Join) -> bool:
-    """Of rows that are only added the pairs are the same in any order."""
-    return any(changelog_mode(side) != APPEND_ONLY for side in node.inputs)
-
-
-@keys_of.register
-def _(node: Join) -> tuple[str, ...]:
-    return tuple(sql(equality.left) for equality in node.equal)
-
-
-@only_columnar.register
-def _(node: Join) -> str | None:
-    return "a join of streams"
-
-
-# --- texts and state ------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: Join) -> Meanings:
-    return {**names_of(node.left), **names_of(node.right)}
-
-
-def equalities_text(node: Join) -> list[str]:
-    """What must be equal, and the rest of the condition, each as SQL."""
-    equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in node.equal]
-    if node.condition is None:
-        return equal
-    rest = sql(node.condition)
-    return [*equal, f"({rest})" if equal and isinstance(node.condition, exp.Or) else rest]
-
-
 def _operator(equality: Equality) -> str:
     return "<=>" if equality.null_safe else "="
-
-
-def join_facts(node: Join) -> Iterator[tuple[str, str]]:
-    """What the state of every join depends on."""
-    left, right = names_of(node.left), names_of(node.right)
-    yield "kind", node.kind.value
-    equal = (f"{meaning(e.left, left)} {_operator(e)} {meaning(e.right, right)}" for e in node.equal)
-    yield "equal", ", ".join(equal) or "nothing"
-    if node.condition is not None:
-        of_left, of_right = (
-            {name: f"{side}.{text}" for name, text in names.items()}
-            for side, names in (("left", left), ("right", right))
-        )
-        yield "condition", meaning(node.condition, {**of_left, **of_right})
-    yield "columns of the left side", rows_fact(node.left)
-    yield "columns of the right side", rows_fact(node.right)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sqlstream.planner.meanings import names_of, tables_named
-from sqlstream.planner.nodes import Insert, Node, Output
-from sqlstream.planner.properties import table_read
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output
+from sqlstream.planner.provenance import qualified_by_tables
 
 _COLUMN = re.compile(r"(?<![\w.`])(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
@@ -24,8 +24,8 @@ class Lineage:
 
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
     """Of each column of a query, or of each column that an INSERT writes."""
-    with tables_named():
-        names = names_of(plan)
+    with qualified_by_tables():
+        names = plan.column_provenance
     columns = columns_read(plan)
     titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)
     texts = (_without_outer(names[f.name]) for f in plan.input.schema)
@@ -34,7 +34,7 @@ def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
 
 def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
     """Table and column by their names with a dot, of all that the plan reads or asks."""
-    reads = [read for node in plan.walk() if (read := table_read(node)) is not None]
+    reads = [read for node in plan.walk() if (read := node.table_read) is not None]
     return {f"{table.name}.{column.name}": (table.name, column.name) for table, _ in reads for column in table.columns}
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.fields import Item
 
 
 class Reads(Enum):

@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.nodes import Field, Item, Node, Project
 
 _PLAIN = re.compile(r"[A-Za-z]\w*")
 
@@ -50,23 +49,3 @@ def shown_name(expression: exp.Expr) -> str:
 def field_of(name: str) -> exp.Column:
     """The reference to a field in expressions of the plan."""
     return exp.column(exp.to_identifier(name, quoted=True))
-
-
-def passed(field: Field) -> Item:
-    """The item of a projection that passes a field on as it is."""
-    return Item(field.name, field_of(field.name), field.type, field.nullable, field.time)
-
-
-def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
-    """The node at or below ``node`` that is no projection, and what it calls the field; None for a computed one."""
-    while isinstance(node, Project):
-        expression = next(item.expression for item in node.items if item.name == name)
-        if not isinstance(expression, exp.Column):
-            return None
-        node, name = node.input, expression.name
-    return node, name
-
-
-def extended(node: Node, items: Iterable[Item]) -> Project:
-    """All fields of a node and some more."""
-    return Project(node, (*map(passed, node.schema), *items))

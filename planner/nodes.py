@@ -1,69 +1,25 @@
-"""Plan nodes: frozen, each with its inputs and a schema.
-
-Every field name is unique within a node's schema, so expressions name fields unqualified: an ``exp.Column`` in a
-plan expression is quoted and means the field of the input with exactly that name. Times in milliseconds.
-"""
+"""The nodes that every plan is made of; ``planner/operators/`` has all others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 from sqlglot import exp
 
-from sqlstream.planner.bad_rows import FAIL, OnError
+from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
-from sqlstream.types import TIMESTAMP, DataType
-
-
-@dataclass(frozen=True)
-class Field:
-    """``time`` marks a time attribute: a column that windows may be built on."""
-
-    name: str
-    type: DataType
-    nullable: bool = True
-    time: TimeDomain | None = None
-
-
-Schema = tuple[Field, ...]
-
-
-@dataclass(frozen=True)
-class Item:
-    """A named expression over the fields of the input."""
-
-    name: str
-    expression: exp.Expression
-    type: DataType
-    nullable: bool = True
-    time: TimeDomain | None = None
-
-    @property
-    def field(self) -> Field:
-        return Field(self.name, self.type, self.nullable, self.time)
-
-
-@dataclass(frozen=True)
-class Node:
-    """Base of all plan nodes."""
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    @property
-    def schema(self) -> Schema:
-        raise NotImplementedError
-
-    def walk(self) -> Iterator[Node]:
-        """This node and all below it, top down."""
-        waiting: list[Node] = [self]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.inputs))
+from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
+from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
+from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, traced
+from sqlstream.planner.rewriting import columns_of, is_repeatable, sql, substituted
+from sqlstream.types import TIMESTAMP
 
 
 @dataclass(frozen=True)
@@ -84,18 +40,59 @@ class Scan(Node):
         columns = (by_name[name] for name in self.columns)
         return tuple(Field(c.name, c.type, c.nullable) for c in columns)
 
+    @property
+    def producer_name(self) -> str:
+        return f'table "{self.table.name}"'
 
-@dataclass(frozen=True)
-class Unary(Node):
-    input: Node
+    def describe(self) -> str:
+        where = f" where {' and '.join(map(sql, self.predicates))}" if self.predicates else ""
+        return f"Scan({self.table.name}: {', '.join(self.columns)}{where}{_bad_rows(self.on_error)})"
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def column_provenance(self) -> Provenance:
+        table = f"{self.table.name}." if is_qualified_by_tables() else ""
+        return {f.name: f"{table}{f.name}" for f in self.schema}
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        return self.table.changelog
+
+    @property
+    def calls_functions(self) -> bool:
+        return bool(self.predicates)
+
+    @property
+    def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
+        return self.table, columns_to_read(self.table, self.columns, self.on_error)
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        key = frozenset(self.table.primary_key)
+        return frozenset({key}) if key and key <= set(self.columns) else frozenset()
+
+    @property
+    @cached_per_node
+    def bounded(self) -> bool:
+        return self.table.bounded
+
+    is_batch_invariant = True
+
+    def with_constants_folded(self) -> Node:
+        return replace(self, predicates=tuple(map(folded, self.predicates)))
+
+    def pruned(self, required: FieldNames) -> Node:
+        # Predicates are evaluated over the columns that are read.
+        needed = required.union(*(columns_of(p) for p in self.predicates))
+        kept = tuple(c for c in self.columns if c in needed)
+        return replace(self, columns=kept or self.columns[:1])
+
+    def passes_filter(self, read: set[str]) -> bool:
+        return True
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        return replace(self, predicates=(*self.predicates, *conditions))
 
 
 @dataclass(frozen=True)
@@ -124,6 +121,53 @@ class AssignTime(Unary):
             )
         return (*self.input.schema, marked)
 
+    def append_only_variant(self) -> Node | None:
+        below = self.input.append_only_variant()
+        return None if below is None else self.with_inputs((below,))
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def describe(self) -> str:
+        if self.domain is TimeDomain.EVENT:
+            delay = f" - {readable(self.delay_ms)}" if self.delay_ms else ""
+            return f"AssignTime({self.column}, watermark {self.follows or self.column}{delay})"
+        return f"AssignTime({self.column}, {self.domain.value})"
+
+    @property
+    @cached_per_node
+    def watermark_delay_ms(self) -> int | None:
+        below = self.input.watermark_delay_ms
+        if self.domain is TimeDomain.PROCESSING:
+            return below
+        return self.delay_ms if below is None else max(below, self.delay_ms)
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        return self.input.unique_keys
+
+    is_batch_invariant = True
+
+    def pruned(self, required: FieldNames) -> Node:
+        if self.domain is TimeDomain.EVENT:
+            needed = {self.column} if self.follows is None else {self.column, self.follows}
+            return replace(self, input=self.input.pruned(required | needed))
+        if self.column not in required:
+            return self.input.pruned(required)
+        return replace(self, input=self.input.pruned(required - {self.column}))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it."""
+        return self.domain is TimeDomain.PROCESSING and self.column not in read
+
 
 @dataclass(frozen=True)
 class Project(Unary):
@@ -133,10 +177,141 @@ class Project(Unary):
     def schema(self) -> Schema:
         return tuple(item.field for item in self.items)
 
+    def append_only_variant(self) -> Node | None:
+        below = self.input.append_only_variant()
+        return None if below is None else self.with_inputs((below,))
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """A column may have several names above; casts of whole numbers to wider ones, or to texts, are as good."""
+        names: dict[str, list[str]] = {}
+        types = {f.name: f.type.name for f in self.input.schema}
+        for item in self.items:
+            value = item.expression
+            if isinstance(value, exp.Cast) and isinstance(value.this, exp.Column):
+                value = value.this if _widens(types[value.this.name], item.type.name) else value
+            if isinstance(value, exp.Column):
+                names.setdefault(value.name, []).append(item.name)
+        keys = (sorted(key) for key in self.input.upsert_keys if key <= names.keys())
+        return frozenset(frozenset(chosen) for key in keys for chosen in product(*(names[name] for name in key)))
+
+    def describe(self) -> str:
+        return f"Project({', '.join(item.text for item in self.items)})"
+
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {item.name: traced(item.expression, below) for item in self.items}
+
+    compute_text = "projection"
+
+    calls_functions = True
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        below = self.input.window_info
+        if below is None:
+            return None
+        renamed: dict[str, str] = {}
+        for item in self.items:
+            if isinstance(item.expression, exp.Column):
+                renamed.setdefault(item.expression.name, item.name)
+        start, end, time = (renamed.get(c) if c else None for c in below.columns)
+        if start is None and end is None and time is None:
+            return None
+        keys = tuple(renamed.get(k, "") for k in below.keys) if below.keys is not None else None
+        return WindowInfo(below.window, start, end, time, below.domain, None if keys is None or "" in keys else keys)
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        renamed = {i.expression.name: i.name for i in self.items if isinstance(i.expression, exp.Column)}
+        keys = self.input.unique_keys
+        return frozenset(frozenset(renamed[f] for f in key) for key in keys if key <= set(renamed))
+
+    is_batch_invariant = True
+
+    def with_constants_folded(self) -> Node:
+        return replace(self, items=tuple(map(folded_item, self.items)))
+
+    def pruned(self, required: FieldNames) -> Node:
+        # Rows are counted by what is left, so one column stays.
+        items = tuple(i for i in self.items if i.name in required) or self.items[:1]
+        needed = frozenset().union(*(columns_of(i.expression) for i in items))
+        return replace(self, items=items, input=self.input.pruned(needed))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        values = {i.name: i.expression for i in self.items}
+        return all(is_repeatable(values[name]) for name in read)
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        values = {i.name: i.expression for i in self.items}
+        return replace(self, input=push(self.input, [substituted(c, values) for c in conditions]))
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        read = (i.expression for i in self.items if i.name in needed)
+        return frozenset(e.name for e in read if isinstance(e, exp.Column))
+
+    def without_unused_time(self, needed: FieldNames) -> Node:
+        """Columns are time attributes, and not null, only as far as those below still are."""
+        below = {f.name: f for f in self.input.schema}
+
+        def marked(item: Item) -> Item:
+            if not isinstance(item.expression, exp.Column) or item.time is None:
+                return item
+            field = below[item.expression.name]
+            return replace(item, time=field.time, nullable=field.nullable)
+
+        return replace(self, items=tuple(marked(i) for i in self.items))
+
 
 @dataclass(frozen=True)
 class Filter(Unary):
     condition: exp.Expression
+
+    def append_only_variant(self) -> Node | None:
+        below = self.input.append_only_variant()
+        return None if below is None else self.with_inputs((below,))
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """Where a row is updated out of the filter, -U is all that comes of it; but for keys, which stay."""
+        return above or not self.input.is_in_upsert_key(columns_of(self.condition))
+
+    def describe(self) -> str:
+        return f"Filter({sql(self.condition)})"
+
+    compute_text = "filter"
+
+    calls_functions = True
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        return self.input.unique_keys
+
+    is_batch_invariant = True
+
+    def with_constants_folded(self) -> Node:
+        condition = folded(self.condition)
+        return self.input if is_boolean(condition, True) else replace(self, condition=condition)
+
+    def pruned(self, required: FieldNames) -> Node:
+        return replace(self, input=self.input.pruned(required | columns_of(self.condition)))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -152,6 +327,43 @@ class Union(Node):
     @cached_property
     def schema(self) -> Schema:
         return self.branches[0].schema
+
+    def describe(self) -> str:
+        return f"Union({', '.join(f.name for f in self.schema)})"
+
+    @property
+    def column_provenance(self) -> Provenance:
+        branches = [[branch.column_provenance[f.name] for f in branch.schema] for branch in self.branches]
+        together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
+        return dict(zip((f.name for f in self.schema), together, strict=True))
+
+    @property
+    def compute_text(self) -> str:
+        return f"union of {len(self.branches)} streams; the slowest watermark counts"
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        first = self.branches[0].window_info
+        return first if all(b.window_info == first for b in self.branches) else None
+
+    arrival_order = ArrivalOrder.MIXED
+
+    is_batch_invariant = True
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, branches=inputs)
+
+    def pruned(self, required: FieldNames) -> Node:
+        names = [f.name for f in self.schema if f.name in required] or [self.schema[0].name]
+        return replace(self, branches=tuple(_exactly(b.pruned(frozenset(names)), names) for b in self.branches))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        return True
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        branches = tuple(push(b, [c.copy() for c in conditions]) for b in self.branches)
+        return replace(self, branches=branches)
 
 
 @dataclass(frozen=True)
@@ -170,6 +382,50 @@ class Correlate(Unary):
     def schema(self) -> Schema:
         return (*self.input.schema, *self.outputs)
 
+    def append_only_variant(self) -> Node | None:
+        below = self.input.append_only_variant()
+        return None if below is None else self.with_inputs((below,))
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """As many rows, or for the same keys, come of an updated row as of the one before only by chance."""
+        return True
+
+    def describe(self) -> str:
+        outputs = ", ".join(f.name for f in self.outputs)
+        return f"Correlate({sql(self.function)} AS {outputs}{', outer' if self.outer else ''})"
+
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        call = traced(self.function, below)
+        return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(self.outputs)}}
+
+    @property
+    def compute_text(self) -> str:
+        name = "explode or inline" if isinstance(self.function, exp.Unnest) else "generator"
+        return f"{name}{', outer' if self.outer else ''}"
+
+    calls_functions = True
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    is_batch_invariant = True
+
+    def with_constants_folded(self) -> Node:
+        return replace(self, function=folded(self.function))
+
+    def pruned(self, required: FieldNames) -> Node:
+        # The outputs belong together: a generator makes all or none of them.
+        outputs = {f.name for f in self.outputs}
+        return replace(self, input=self.input.pruned((required - outputs) | columns_of(self.function)))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after."""
+        return not read & {f.name for f in self.outputs}
+
 
 # --- roots ----------------------------------------------------------------------------------------------------
 
@@ -184,6 +440,30 @@ class Output(Unary):
     names: tuple[str, ...]
     functions: OnError = FAIL
 
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """Callers apply the changes to rows, not to keys."""
+        return True
+
+    def describe(self) -> str:
+        return f"Output({', '.join(self.names)})"
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        return self.input.unique_keys
+
+    is_batch_invariant = True
+
 
 @dataclass(frozen=True)
 class Insert(Unary):
@@ -196,6 +476,36 @@ class Insert(Unary):
     table: Table
     functions: OnError = FAIL
     takes: frozenset[RowKind] = frozenset(RowKind)
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        """A sink that upserts deletes by -U, where that is no part of a pair for its key."""
+        return self.takes | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in self.takes else self.takes
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        return RowKind.UPDATE_BEFORE in self.takes or not self.upserts_by_primary_key
+
+    @property
+    def upserts_by_primary_key(self) -> bool:
+        """True where each change of the input is about the row with the PRIMARY KEY of the table."""
+        columns = (c.name for c in self.table.physical_columns)
+        fields = {column: f.name for column, f in zip(columns, self.input.schema, strict=True)}
+        key = frozenset(fields[name] for name in self.table.primary_key)
+        return bool(key) and key in self.input.upsert_keys
+
+    def describe(self) -> str:
+        return f"Insert({self.table.name}: {', '.join(f.name for f in self.schema)})"
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        return self.input.unique_keys
+
+    is_batch_invariant = True
 
 
 @dataclass(frozen=True)
@@ -219,3 +529,74 @@ class StatementSet(Node):
     def tables(self) -> tuple[Table, ...]:
         """The tables of the inserts, each once, in the order in which they are named first."""
         return tuple({insert.table.name: insert.table for insert in self.inserts}.values())
+
+    def describe(self) -> str:
+        return f"StatementSet({', '.join(table.name for table in self.tables)})"
+
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        """Of each table; where they differ, that of which least is known."""
+        orders = {insert.arrival_order for insert in self.inserts}
+        if ArrivalOrder.ANSWERS in orders:
+            return ArrivalOrder.ANSWERS
+        shared = len(self.tables) < len(self.inserts)
+        return ArrivalOrder.MIXED if shared or len(orders) > 1 else orders.pop()
+
+    is_batch_invariant = True
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
+
+    def pruned(self, required: FieldNames) -> Node:
+        return self.with_inputs(tuple(insert.pruned(insert.field_names) for insert in self.inserts))
+
+
+def _exactly(branch: Node, names: list[str]) -> Node:
+    """Branches of a union must agree, so what a filter still carries is projected away."""
+    if [f.name for f in branch.schema] == names:
+        return branch
+    fields = {f.name: f for f in branch.schema}
+    chosen = (fields[n] for n in names)
+    return Project(branch, tuple(field.as_item for field in chosen))
+
+
+def _bad_rows(on_error: OnError) -> str:
+    if on_error.table is not None:
+        return f"; bad rows to {on_error.table.name}"
+    return "; bad rows skipped" if on_error.tolerates else ""
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def _widens(source: str, target: str) -> bool:
+    return source in _WHOLE and target in (*_WHOLE[_WHOLE.index(source) :], "STRING")
+
+
+# --- projections ----------------------------------------------------------------------------------------------
+
+
+def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
+    """The node at or below ``node`` that is no projection, and what it calls the field; None for a computed one."""
+    while isinstance(node, Project):
+        expression = next(item.expression for item in node.items if item.name == name)
+        if not isinstance(expression, exp.Column):
+            return None
+        node, name = node.input, expression.name
+    return node, name
+
+
+def extended(node: Node, items: Iterable[Item]) -> Project:
+    """All fields of a node and some more."""
+    return Project(node, (*(field.as_item for field in node.schema), *items))
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that receive bad rows, each once."""
+    tables = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
+    tables += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
+    return tuple({table.name: table for table in tables if table is not None}.values())

@@ -1,59 +1,23 @@
-"""Plans rebuilt: nodes with other inputs, rules applied everywhere, fields replaced in expressions."""
+"""Expressions of plans: read, rewritten, and written as SQL."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import singledispatch
+from functools import lru_cache
 from typing import TypeVar
 
 from sqlglot import exp
 
 from sqlstream.functions.catalogue import FUNCTIONS, kind_of
-from sqlstream.grammar.chains import balanced
-from sqlstream.planner import firing
-from sqlstream.planner.firing import Firing
+from sqlstream.grammar.dialect import SqlStream
+from sqlstream.grammar.trees import balanced
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.nodes import Filter, Insert, Node, StatementSet, Unary, Union
 
-LocalRule = Callable[[Node], Node]
 N = TypeVar("N", bound=exp.Expr)
 
 _VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.volatile)
 """Functions that give another result at every call."""
-
-
-def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The node over other inputs; itself where they are the same."""
-    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
-        return node
-    return over(node, inputs)
-
-
-@singledispatch
-def over(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The node over other inputs, which need not differ."""
-    raise TypeError(f"{type(node).__name__} has no inputs")
-
-
-@over.register
-def _(node: Unary, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, input=inputs[0])
-
-
-@over.register
-def _(node: Union, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, branches=inputs)
-
-
-@over.register
-def _(node: StatementSet, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
-
-
-def bottom_up(node: Node, rule: LocalRule) -> Node:
-    """``rule`` applied to every node, inputs first."""
-    return rule(with_inputs(node, tuple(bottom_up(child, rule) for child in node.inputs)))
 
 
 def node_of(expression: exp.Expr) -> exp.Expression:
@@ -130,29 +94,6 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
     return node_of(rewritten(expression, value))
 
 
-def firing_expressions(fires: Firing) -> Iterator[exp.Expression]:
-    """What triggers, evictors and late data compute of each row."""
-    for trigger in firing.simple_triggers(fires.trigger):
-        yield from _trigger_expressions(trigger)
-    if fires.eviction is not None and isinstance(fires.eviction.evictor, firing.EvictDelta):
-        yield from (fires.eviction.evictor.value, fires.eviction.evictor.threshold)
-    yield from fires.late.values
-
-
-def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
-    match trigger:
-        case firing.When(condition=condition):
-            return (condition,)
-        case firing.Delta(value=value, threshold=threshold):
-            return (value, threshold)
-    return ()
-
-
-def read_by_firing(fires: Firing) -> set[str]:
-    """The fields that the firing reads; late data may read the bounds of the window among them."""
-    return set().union(*map(columns_of, firing_expressions(fires)))
-
-
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
     """The operands of AND, in order."""
     operands: list[exp.Expression] = []
@@ -173,13 +114,6 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
     if len(conditions) == 1:
         return conditions[0]
     return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
-
-
-def with_balanced_condition(node: Node) -> Node:
-    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
-    if isinstance(node, Filter) and isinstance(node.condition, exp.And):
-        return replace(node, condition=conjunction(conjuncts(node.condition)))
-    return node
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
@@ -215,3 +149,28 @@ def is_repeatable_alone(node: exp.Expr) -> bool:
 
 def _is_builtin(call: exp.Anonymous) -> bool:
     return kind_of(call.name) is not None
+
+
+# --- as SQL ---------------------------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+def sql(expression: exp.Expr) -> str:
+    """SQL with backticks only where a name needs them."""
+    if isinstance(expression, exp.Column) and len(expression.parts) == 1:  # most of a plan, the same few over and over
+        return _field(expression.name)
+    return _spelled(expression.copy())
+
+
+@lru_cache(4096)
+def _field(name: str) -> str:
+    return _spelled(exp.column(name, quoted=True))
+
+
+def _spelled(own: exp.Expr) -> str:
+    """The SQL of an expression that nobody else has."""
+    for identifier in own.find_all(exp.Identifier):
+        if _PLAIN.fullmatch(identifier.name):
+            identifier.set("quoted", False)
+    return own.sql(SqlStream, comments=False, copy=False)

@@ -13,11 +13,11 @@ from sqlglot import exp
 from sqlstream.functions.catalogue import result_type
 from sqlstream.functions.coercion import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.grammar.json_calls import JsonCall, PathInto
-from sqlstream.grammar.rounding import RoundedTime
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function
+from sqlstream.planner.fields import Field, Schema
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import is_calendar
-from sqlstream.planner.nodes import Field, Schema
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, TIMESTAMP, UNKNOWN, DataType, from_sqlglot
 
 _INTEGRAL = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import ordinal, readable
+from sqlstream.planner.fields import Field, Schema
 from sqlstream.planner.firing import PythonCall
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Schema
-from sqlstream.planner.rewriting import columns_of, substituted
+from sqlstream.planner.rewriting import columns_of, sql, substituted
 from sqlstream.types import TIMESTAMP
 
 
@@ -29,32 +31,121 @@ CLOSES_AT_ONCE = 1
 
 
 @dataclass(frozen=True)
-class Tumble:
+class BaseWindow:
+    """Base of all windows: what they are for SQL, EXPLAIN and the rules."""
+
+    @property
+    def sql_name(self) -> str:
+        """``HOP``, ``COUNT WINDOW``: how SQL names windows of this kind."""
+        return type(self).__name__.upper()
+
+    @property
+    def text(self) -> str:
+        """``HOP slide 5 s size 10 s offset 1 s``."""
+        raise NotImplementedError
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What the window computes of each row."""
+        return ()
+
+    @property
+    def fields_read(self) -> set[str]:
+        """The fields that the window reads of each row, beside its time."""
+        return set().union(*map(columns_of, self.expressions))
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """The window over other names of the same fields."""
+        return self
+
+    def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
+        """The domain of window_time; None where it says nothing about completeness, so that no window is built on it.
+
+        ``domain``: that of the time the window is assigned by.
+        """
+        return domain
+
+    def follows_clock(self, domain: TimeDomain) -> bool:
+        """True where windows on a time of ``domain`` may fire by the clock of processing time."""
+        return domain is TimeDomain.PROCESSING
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        """What of the window Spark's own operators cannot do; None where they can do all."""
+        return self.sql_name
+
+    def wait_text(self, delay_ms: int) -> str:
+        """How long a row waits for its first result, as the end of a sentence; empty where nothing is known.
+
+        ``delay_ms``: how far the watermark is behind.
+        """
+        return ""
+
+
+@dataclass(frozen=True)
+class Tumble(BaseWindow):
     """``zone`` of this and the next two: windows start on that time zone's wall clock; None for UTC."""
 
     size_ms: int
     offset_ms: int = 0
     zone: str | None = None
 
+    @property
+    def text(self) -> str:
+        return f"TUMBLE size {readable(self.size_ms)}{_alignment_text(self)}"
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return _zone_clause(self.zone)
+
+    def wait_text(self, delay_ms: int) -> str:
+        return _longest_wait_text(self.size_ms + delay_ms)
+
 
 @dataclass(frozen=True)
-class Hop:
+class Hop(BaseWindow):
+    """Windows of ``size_ms`` that start every ``slide_ms``."""
+
     slide_ms: int
     size_ms: int
     offset_ms: int = 0
     zone: str | None = None
 
+    @property
+    def text(self) -> str:
+        return f"HOP slide {readable(self.slide_ms)} size {readable(self.size_ms)}{_alignment_text(self)}"
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return _zone_clause(self.zone)
+
+    def wait_text(self, delay_ms: int) -> str:
+        return _longest_wait_text(self.slide_ms + delay_ms)
+
 
 @dataclass(frozen=True)
-class Cumulate:
+class Cumulate(BaseWindow):
+    """Windows that start together every ``size_ms`` and end ``step_ms`` after each other."""
+
     step_ms: int
     size_ms: int
     offset_ms: int = 0
     zone: str | None = None
 
+    @property
+    def text(self) -> str:
+        return f"CUMULATE step {readable(self.step_ms)} size {readable(self.size_ms)}{_alignment_text(self)}"
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return _zone_clause(self.zone)
+
+    def wait_text(self, delay_ms: int) -> str:
+        return _longest_wait_text(self.step_ms + delay_ms)
+
 
 @dataclass(frozen=True)
-class Session:
+class Session(BaseWindow):
     """Rows of a key less than a gap apart, or touching; a gap per row is an expression of BIGINT milliseconds.
 
     ``start_when``: the session begins with the first row that meets it, rows before belong to none. ``end_when``: a
@@ -66,9 +157,56 @@ class Session:
     start_when: exp.Expression | None = None
     end_when: exp.Expression | None = None
 
+    @property
+    def text(self) -> str:
+        gap = readable(self.gap_ms) if isinstance(self.gap_ms, int) else sql(_interval_of(self.gap_ms))
+        parts = [f"gap {gap}"]
+        if self.max_duration_ms is not None:
+            parts.append(f"max duration {readable(self.max_duration_ms)}")
+        if self.start_when is not None:
+            parts.append(f"start when {sql(self.start_when)}")
+        if self.end_when is not None:
+            parts.append(f"end when {sql(self.end_when)}")
+        return f"SESSION {' '.join(parts)}"
+
+    @property
+    def is_cut(self) -> bool:
+        """True for sessions that may end before their gap."""
+        return (self.max_duration_ms, self.start_when, self.end_when) != (None, None, None)
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        values = (self.gap_ms, self.start_when, self.end_when)
+        return tuple(e for e in values if isinstance(e, exp.Expression))
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        values: dict[str, exp.Expression] = {old: field_of(new) for old, new in names.items()}
+
+        def renamed(expression: exp.Expression | None) -> exp.Expression | None:
+            return substituted(expression, values) if expression is not None else None
+
+        gap = self.gap_ms
+        return replace(
+            self,
+            gap_ms=gap if isinstance(gap, int) else substituted(gap, values),
+            start_when=renamed(self.start_when),
+            end_when=renamed(self.end_when),
+        )
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        if isinstance(self.gap_ms, int) and not self.is_cut:
+            return None
+        return "SESSION with a gap per row, MAX_DURATION, START_WHEN or END_WHEN"
+
+    def wait_text(self, delay_ms: int) -> str:
+        if not isinstance(self.gap_ms, int):
+            return ""
+        return f", so a row waits at least {readable(self.gap_ms + delay_ms)}"
+
 
 @dataclass(frozen=True)
-class CountWindow:
+class CountWindow(BaseWindow):
     """The last ``size`` rows of a key, every ``slide`` rows; equal where it tumbles.
 
     The first firing comes after ``slide`` rows, with ``full_only`` after ``size`` rows.
@@ -78,9 +216,30 @@ class CountWindow:
     slide: int
     full_only: bool = False
 
+    sql_name = "COUNT WINDOW"
+
+    @property
+    def text(self) -> str:
+        sliding = f" slide {self.slide} rows" if self.slide != self.size else ""
+        full = " full only" if self.full_only and self.slide != self.size else ""
+        return f"COUNT WINDOW size {self.size} rows{sliding}{full}"
+
+    def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
+        return None
+
+    def follows_clock(self, domain: TimeDomain) -> bool:
+        return False
+
+    @property
+    def rows_text(self) -> str:
+        """When results come, as a sentence."""
+        if self.full_only:
+            return f"results come with the {ordinal(self.size)} row of a key and every {self.slide} rows then"
+        return f"results come with every {ordinal(self.slide)} row of a key"
+
 
 @dataclass(frozen=True)
-class RowMeasured:
+class RowMeasured(BaseWindow):
     """One measure in rows, the other in time.
 
     Size in rows: the last rows before each multiple of ``slide``, moved by ``offset_ms``. Slide in rows: at every
@@ -91,17 +250,51 @@ class RowMeasured:
     slide: Measure
     offset_ms: int = 0
 
+    sql_name = "HOP"
+
+    @property
+    def text(self) -> str:
+        return f"HOP slide {_measure_text(self.slide)} size {_measure_text(self.size)}{_offset_text(self.offset_ms)}"
+
+    def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
+        return None
+
+    columnar_only_clause = "a window that mixes rows and time"
+
+    @property
+    def rows_text(self) -> str:
+        """When results come, as a sentence."""
+        if isinstance(self.slide, RowCount):
+            return f"results come with every {ordinal(self.slide.count)} row of a key"
+        return f"results come every {readable(self.slide)}"
+
 
 @dataclass(frozen=True)
-class GlobalWindow:
+class GlobalWindow(BaseWindow):
     """One window per key, which never closes."""
 
+    sql_name = "GLOBAL WINDOW"
+
+    text = "GLOBAL WINDOW"
+
+    def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
+        return None
+
 
 @dataclass(frozen=True)
-class UserWindow:
-    """Windows that a Python class assigns."""
+class UserWindow(BaseWindow):
+    """Windows that a Python class assigns, and may end by the clock."""
 
     call: PythonCall
+
+    sql_name = "WINDOW USING"
+
+    @property
+    def text(self) -> str:
+        return f"WINDOW USING {self.call.text}"
+
+    def follows_clock(self, domain: TimeDomain) -> bool:
+        return True
 
 
 AlignedWindow = Tumble | Hop | Cumulate
@@ -131,54 +324,33 @@ class WindowColumns:
 DEFAULT_COLUMNS = WindowColumns()
 
 
-def kind_of_window(window: Window) -> str:
-    """``HOP``, ``COUNT WINDOW``: how SQL names windows of this kind."""
-    match window:
-        case RowMeasured():
-            return "HOP"
-        case CountWindow():
-            return "COUNT WINDOW"
-        case GlobalWindow():
-            return "GLOBAL WINDOW"
-        case UserWindow():
-            return "WINDOW USING"
-    return type(window).__name__.upper()
+# --- texts ----------------------------------------------------------------------------------------------------
 
 
-def time_of_windows(window: Window | None, domain: TimeDomain) -> TimeDomain | None:
-    """What windows can be built on window_time of these windows; None where it says nothing about completeness."""
-    return None if isinstance(window, (CountWindow, RowMeasured, GlobalWindow)) else domain
+def _alignment_text(window: AlignedWindow) -> str:
+    return _offset_text(window.offset_ms) + (f" in {window.zone}" if window.zone else "")
 
 
-# --- what they read ---------------------------------------------------------------------------------------------
+def _offset_text(milliseconds: int) -> str:
+    return f" offset {readable(milliseconds)}" if milliseconds else ""
 
 
-def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
-    """What a window computes of each row."""
-    if not isinstance(window, Session):
-        return ()
-    values = (window.gap_ms, window.start_when, window.end_when)
-    return tuple(e for e in values if isinstance(e, exp.Expression))
+def _measure_text(measure: Measure) -> str:
+    return f"{measure.count} rows" if isinstance(measure, RowCount) else readable(measure)
 
 
-def read_by_window(window: Window | None) -> set[str]:
-    """The fields that a window reads of each row, beside its time."""
-    return set().union(*map(columns_of, window_expressions(window)))
+def _zone_clause(zone: str | None) -> str | None:
+    return "a window on the clock of a time zone" if zone is not None else None
 
 
-def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
-    """The window over other names of the same fields."""
-    if not isinstance(window, Session):
-        return window
-    values: dict[str, exp.Expression] = {old: field_of(new) for old, new in names.items()}
+def _longest_wait_text(wait_ms: int) -> str:
+    return f", so a row waits up to {readable(wait_ms)} for its first result"
 
-    def renamed(expression: exp.Expression | None) -> exp.Expression | None:
-        return substituted(expression, values) if expression is not None else None
 
-    gap = window.gap_ms
-    return replace(
-        window,
-        gap_ms=gap if isinstance(gap, int) else substituted(gap, values),
-        start_when=renamed(window.start_when),
-        end_when=renamed(window.end_when),
-    )
+def _interval_of(milliseconds: exp.Expression) -> exp.Expr:
+    """The interval whose milliseconds the binder took: what the user wrote as the gap of a session."""
+    for sum_ in milliseconds.find_all(exp.Add):
+        interval = sum_.expression.unnest()
+        assert isinstance(interval, exp.Expr)
+        return interval
+    return milliseconds

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlstream.connectors import (
-    LookupTable,
-    Sink,
-    Source,
-    answers_lookups,
-    connector,
-    installed,
-    row_kinds_taken,
-)
+from sqlstream.connectors import LookupTable, Sink, Source, answers_lookups, connector, installed, row_kinds_taken
 from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
@@ -23,7 +15,8 @@ from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import with_final_rows
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text

@@ -9,9 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.types import STRING, DataType, from_arrow
 
 if TYPE_CHECKING:
@@ -33,15 +31,15 @@ Columns = tuple[tuple[str, DataType], ...]
 
 def columns_of(plan: Output) -> Columns:
     """Names and types of what the caller of a query gets; rows of an updating query begin with their kinds."""
-    kind = () if changelog_mode(plan) == APPEND_ONLY else ((KIND, STRING),)
+    kind = () if plan.changelog_mode == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))
 
 
 def key_of(plan: Output) -> tuple[int, ...]:
     """The positions of the columns that changes of a result replace rows by: the fewest, where several sets do."""
-    if changelog_mode(plan) == APPEND_ONLY:
+    if plan.changelog_mode == APPEND_ONLY:
         return ()
-    keys = sorted(upsert_keys(plan), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(plan.upsert_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(position for position, f in enumerate(plan.schema) if keys and f.name in keys[0])
 
 

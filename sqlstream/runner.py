@@ -13,7 +13,8 @@ from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.planner.rules.push_lookup_filters import comparisons
@@ -24,8 +25,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.secretive import secretive
-from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.source import LookupSource, Request, secretive
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.records.claim import Claim
     from sqlstream.settings import Settings
     from sqlstream.statements.job_statements import ControlledJob
+
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 

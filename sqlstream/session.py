@@ -20,7 +20,6 @@ from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamErr
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Columns, Rows, columns_of, key_of
@@ -469,7 +468,7 @@ class Session:
             return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))
-        updating = changelog_mode(plan) != APPEND_ONLY
+        updating = plan.changelog_mode != APPEND_ONLY
         return Query(job, columns_of(plan), self._time_zone, updating=updating, key=key_of(plan))
 
     @property

@@ -33,7 +33,7 @@ from sqlstream.options import (
 from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.spark.tuning.choices import OPTIONS as TUNING
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
 NEEDS_SETTING = "SS522"

@@ -9,9 +9,9 @@ from sqlstream.connectors import UpsertSink, installed, row_kinds_taken
 from sqlstream.connectors.connector import INSERTS_ONLY
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
-from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken, upserts_by_key
+from sqlstream.planner.changes import is_upsert, maker_of, not_taken
 from sqlstream.planner.nodes import Insert
-from sqlstream.planner.properties import changelog_mode, changelog_text
+from sqlstream.planner.properties import changelog_text
 from sqlstream.settings import UPSERT_MATERIALIZE
 
 NO_KEY = "SS286"
@@ -28,10 +28,10 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
         maker = maker_of(plan.input, kinds)
         takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
         message = f'table "{table.name}" takes {takes}, and the query updates its results'
-        detail = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}."
-        yield Diagnostic(INSERTS_ONLY, message, span, detail=detail, hint=_hint(plan, instead_of(maker)))
+        detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."
+        yield Diagnostic(INSERTS_ONLY, message, span, detail=detail, hint=_hint(plan, maker.append_only_hint))
         return
-    if changelog_mode(plan) != APPEND_ONLY and is_upsert(table) and not table.primary_key:
+    if plan.changelog_mode != APPEND_ONLY and is_upsert(table) and not table.primary_key:
         message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
         yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
 
@@ -47,9 +47,9 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
 
 def may_collide(plan: Insert) -> bool:
     """True where the table replaces rows by its PRIMARY KEY, and the query updates them by another one."""
-    updates = changelog_mode(plan) != APPEND_ONLY
+    updates = plan.changelog_mode != APPEND_ONLY
     by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
-    return updates and by_key and not upserts_by_key(plan)
+    return updates and by_key and not plan.upserts_by_primary_key
 
 
 def _hint(plan: Insert, instead: str | None) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors import BatchWriter, Environment, sink_connector
 from sqlstream.connectors.formats import quoted
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.nodes import Insert, Node, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.table_uses import side_tables
 
 if TYPE_CHECKING:

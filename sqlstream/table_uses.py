@@ -9,19 +9,19 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes, span_of
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node, Scan
-from sqlstream.planner.properties import dead_letter_tables, side_table, table_read
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan, dead_letter_tables
 
 
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that lookups ask, each once."""
-    asked = (table_read(node) for node in plan.walk() if not isinstance(node, Scan))
+    asked = (node.table_read for node in plan.walk() if not isinstance(node, Scan))
     return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
-    tables = [table for node in plan.walk() if (table := side_table(node)) is not None]
+    tables = [table for node in plan.walk() if (table := node.side_table) is not None]
     tables += dead_letter_tables(plan)
     return tuple({table.name: table for table in tables}.values())
 
@@ -34,7 +34,7 @@ def scanned_tables(plan: Node) -> tuple[Table, ...]:
 def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
     """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
     needs: dict[str, tuple[Table, dict[str, None]]] = {}
-    for read in map(table_read, plan.walk()):
+    for read in (node.table_read for node in plan.walk()):
         if read is not None:
             table, names = read
             needs.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))

@@ -18,8 +18,10 @@ from sqlstream.grammar import parse_query
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Output, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.runner import request_of

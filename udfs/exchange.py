@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.event_times import END_OF_INPUT
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
-from sqlstream.udfs.key_hash import hash_of_values
+from sqlstream.udfs.keys import hash_of_values
 
 TICK = "__tick"
 """BIGINT column of the exchange's input: microseconds of a tick of processing time, NULL for rows of data."""
@@ -426,3 +426,45 @@ def _of_data(table: pa.Table) -> pa.Table:
             if column.null_count < len(column):
                 table = table.filter(pc.is_null(column))
     return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE) if name in table.column_names])
+
+
+# --- chained operators: rows are handed over without an exchange ----------------------------------------------
+# Both operators have the same keys and so the same key groups: nothing is cut or sent. Columns pass unchanged, or as
+# microseconds.
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A column of the rows above: ``column`` of those that are emitted below, of a time ``earlier`` microseconds less.
+
+    ``micros``: BIGINT microseconds of a timestamp.
+    """
+
+    column: str
+    earlier: int = 0
+    micros: bool = False
+
+
+@dataclass(frozen=True)
+class Handover:
+    """``columns`` by their names above, where ``keys`` are the columns of the key; ``schema`` is that of the rows, with
+    KEY_HASH. What is not handed is NULL: the clock, where it is a column that nothing reads."""
+
+    columns: tuple[tuple[str, Handed], ...]
+    keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
+        """The rows above of all tables that were emitted, in order."""
+        below = pa.concat_tables(emitted).combine_chunks()
+        tables = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
+        tables[KEY_HASH] = pa.array(hash_of_values([tables[name] for name in self.keys], below.num_rows))
+        columns = [tables[f.name] if f.name in tables else pa.nulls(below.num_rows, f.type) for f in self.schema]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _taken(below: pa.Table, handed: Handed, kind: pa.DataType) -> pa.ChunkedArray:
+    column = below.column(handed.column)
+    if handed.earlier:
+        column = pc.subtract(column, pa.scalar(np.timedelta64(handed.earlier, "us")))
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if handed.micros else column.cast(kind)

@@ -26,7 +26,7 @@ from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_schema import Mismatch, is_text
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.readable_files import unreadable, vanished
+from sqlstream.udfs.listed_files import unreadable, vanished
 
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""

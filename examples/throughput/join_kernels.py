@@ -19,9 +19,9 @@ from rich.table import Table
 from examples.throughput.spent import Spent
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import ROWS_PER_CUT, cut, from_bytes, to_bytes
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 from sqlstream.udfs.state.memory import MemoryStore
 

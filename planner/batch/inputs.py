@@ -13,9 +13,9 @@ from functools import partial
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import TableArgument
+from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.lookups import is_time_travel

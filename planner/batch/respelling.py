@@ -28,9 +28,9 @@ from sqlstream.planner.binder.quantified import spelled_out
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.sql_functions import expanded
 from sqlstream.planner.catalog import Catalog, FunctionKind
+from sqlstream.planner.fields import Field, Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.naming import shown_name
-from sqlstream.planner.nodes import Field, Schema
 from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType

@@ -18,7 +18,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.generator import WithTimeGenerator, member_sql
+from sqlstream.grammar.dialect import WithTimeGenerator, member_sql
 from sqlstream.grammar.spans import is_marked, span_of
 from sqlstream.planner.batch.inputs import VIEW
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.grammar.carrier import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.planner.batch.asof import is_asof, nearest
 from sqlstream.planner.batch.inputs import VIEW
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES

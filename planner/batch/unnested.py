@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Field
+from sqlstream.planner.fields import Field
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 

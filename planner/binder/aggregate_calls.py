@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.context import Context
+from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Item, Schema
 from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import EmitKind
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.apart import apart
@@ -28,12 +28,12 @@ from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Item
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Filter, Item
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import CLOSES_AT_ONCE, AlignedWindow, Tumble, Window, WindowColumns
 
@@ -96,7 +96,7 @@ def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Gro
 
 def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
     """Does GROUP BY name columns of the window that the input carries?"""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     return attached is not None and bool(names & {c for c in attached.columns if c})
 
@@ -121,7 +121,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
     """The window whose columns the input carries and GROUP BY names."""
-    attached = window_of(scope.node)
+    attached = scope.node.window_info
     assert attached is not None
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     rest = _other_keys(grouping, {c for c in attached.columns if c}, context)

@@ -23,12 +23,12 @@ from sqlstream.planner.binder.temporal_joins import conditions_on, kind_of_one_p
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.properties import changelog_mode, unique_keys
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 NO_MATCH = "SS670"
 PROCESSING_TIME = "SS671"
@@ -145,7 +145,7 @@ def _rest(conditions: Sequence[exp.Expression], sides: Sides) -> _Rest:
 def _in_time(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Node, sides: Sides) -> TemporalJoin | None:
     """The join that waits for the watermark; None where rows that come later may be nearer."""
     bound = sides.time_bound(match.condition)
-    if bound is None or rest.of_both or any(changelog_mode(side) != APPEND_ONLY for side in (left, right)):
+    if bound is None or rest.of_both or any(side.changelog_mode != APPEND_ONLY for side in (left, right)):
         return None
     times, operator, distance = bound
     domain = next(field.time for field in left.schema if field.name == times[0])
@@ -183,5 +183,5 @@ def _updating(match: _Match, rest: _Rest, kind: JoinKind, left: Node, right: Nod
 
 def _first_by(right: Node) -> tuple[str, ...]:
     """Of rows of one value the one with the smallest key counts; without a key the first that came."""
-    keys = sorted(unique_keys(right), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(right.unique_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(field.name for field in right.schema if keys and field.name in keys[0])

@@ -12,12 +12,14 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import AssignTime, Correlate, Field, Filter, Node, Project
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.windows import AlignedWindow, kind_of_window
+from sqlstream.planner.windows import AlignedWindow
 from sqlstream.types import DataType
 
 BARRIER_ID = "barrier_id"
@@ -115,7 +117,7 @@ def _passes_barriers(node: Node) -> bool:
 def _words(node: Node) -> str:
     match node:
         case AssignWindows(window=window):
-            return f"a {kind_of_window(window)} table function"
+            return f"a {window.sql_name} table function"
         case Correlate():
             return "UNNEST and LATERAL, which drop rows"
     return _NAMES.get(type(node).__name__, "what stands in FROM")

@@ -9,8 +9,8 @@ from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, is_aggreg
 from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, hint_for, spark_name
-from sqlstream.planner.nodes import Schema
 from sqlstream.planner.type_inference import Types, call_arguments
 
 

@@ -12,17 +12,8 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT, RowKind
-from sqlstream.planner.changes import (
-    NodeT,
-    instead_of,
-    made_by,
-    maker_of,
-    not_taken,
-    taken_by,
-    why_inserts_only,
-    with_final_rows,
-)
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.changes import NodeT, maker_of, not_taken, with_final_rows
+from sqlstream.planner.node import Node
 from sqlstream.planner.properties import changelog_text
 
 CHANGELOG_OPTION = "changelog-mode"
@@ -66,10 +57,10 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
 
 
 def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:
-    reason = why_inserts_only(node)
+    reason = node.why_inserts_only
     because = f": {reason}" if reason is not None else ""
-    come = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}"
-    detail = f"{come}, and {taken_by(node)} does not take them{because}."
+    come = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}"
+    detail = f"{come}, and {node.consumer_name} does not take them{because}."
     diagnostic = unsupported.diagnostic("changelog input", span, detail)
-    instead = instead_of(maker)
+    instead = maker.append_only_hint
     return diagnostic if instead is None else replace(diagnostic, hint=f"{instead[0].upper()}{instead[1:]}.")

@@ -12,8 +12,9 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.naming import Names, passed
-from sqlstream.planner.nodes import Node, Project
+from sqlstream.planner.naming import Names
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.suggestions import did_you_mean
@@ -58,7 +59,7 @@ def _starred(scope: Scope) -> Scope:
     """The columns of SELECT *, and no other fields."""
     columns = [c for c in scope.columns if c.starred]
     fields = list(dict.fromkeys(c.field for c in columns))
-    node = Project(scope.node, tuple(passed(scope.fields[name]) for name in fields))
+    node = Project(scope.node, tuple(scope.fields[name].as_item for name in fields))
     unique = [next(c for c in columns if c.field == name) for name in fields]
     return Scope(node, tuple(unique))
 

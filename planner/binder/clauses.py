@@ -15,15 +15,13 @@ from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import upsert_keys, with_inserts
-from sqlstream.planner.nodes import Filter, Node, Project, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Project, Union
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import awaited_by, changelog_mode, keeps_state, window_of
-from sqlstream.planner.rewriting import with_inputs
 
 
 def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
@@ -52,13 +50,13 @@ def _closing(emit: Emit, node: Node, context: Context) -> Node:
     aggregates = [n for n in node.walk() if isinstance(n, WindowAggregate)]
     if any(n.firing.trigger is not None for n in aggregates):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    assigned = any(isinstance(n, AssignWindows) for n in node.walk()) and changelog_mode(node) == APPEND_ONLY
+    assigned = any(isinstance(n, AssignWindows) for n in node.walk()) and node.changelog_mode == APPEND_ONLY
     return node if aggregates or assigned else _held(emit, node, context)
 
 
 def _held(emit: Emit, node: Node, context: Context) -> Node:
     """The rows that are left when the watermark has passed them. Operators that wait for it have done so already."""
-    final = node if changelog_mode(node) == APPEND_ONLY else with_inserts(node)
+    final = node if node.changelog_mode == APPEND_ONLY else node.append_only_variant()
     if final is not None and all(map(_waits, _sources(final))):
         return final
     held = node if final is None else final
@@ -66,13 +64,13 @@ def _held(emit: Emit, node: Node, context: Context) -> Node:
     if time is None:
         context.refuse("emit on close", emit.span)
         return node
-    keys = sorted(upsert_keys(held), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(held.upsert_keys, key=lambda key: (len(key), sorted(key)))
     return check_changes(TemporalSort(held, time, keys=tuple(sorted(keys[0])) if keys else ()), context, emit.span)
 
 
 def _sources(node: Node) -> Iterator[Node]:
     """The operators with state, and the tables, whose rows come out through operators without state."""
-    if keeps_state(node) or not node.inputs:
+    if node.keeps_state or not node.inputs:
         yield node
     else:
         yield from (source for child in node.inputs for source in _sources(child))
@@ -80,7 +78,7 @@ def _sources(node: Node) -> Iterator[Node]:
 
 def _waits(source: Node) -> bool:
     """Do its results come out when the watermark has passed them?"""
-    return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in awaited_by(source)
+    return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in source.awaited_domains
 
 
 def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Node:
@@ -88,7 +86,7 @@ def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Nod
         case WindowAggregate():
             return _aggregate_emitting(emit, node, select, context)
         case Project() | Filter() | Union():
-            return with_inputs(node, tuple(_emitting(emit, child, select, context) for child in node.inputs))
+            return node.with_inputs(tuple(_emitting(emit, child, select, context) for child in node.inputs))
     context.refuse("emit", emit.span)
     return node
 
@@ -96,7 +94,7 @@ def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Nod
 def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, context: Context) -> Node:
     if node.firing.trigger is not None:
         raise bind_error("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    info = window_of(node)
+    info = node.window_info
     assert info is not None
     timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
     fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)

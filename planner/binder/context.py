@@ -12,7 +12,8 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.catalog import Catalog, View
-from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.fields import Field
+from sqlstream.planner.node import Node
 
 
 @dataclass(frozen=True)

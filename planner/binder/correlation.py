@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope

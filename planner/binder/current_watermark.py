@@ -11,9 +11,9 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.naming import Names, shown_name
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.rewriting import over_children
 

@@ -8,7 +8,7 @@ from sqlstream.grammar.nodes import LookupAsync
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.side_tables import SideRowFields, target, values_by_name
-from sqlstream.planner.nodes import Field
+from sqlstream.planner.fields import Field
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows
 from sqlstream.types import STRING
 

@@ -15,7 +15,7 @@ from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.triggers import COUNTED, Fired, bind_trigger, positive_ms
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.firing import Accumulation, Firing, Trigger, fires_again
+from sqlstream.planner.firing import Accumulation, Firing, Trigger
 from sqlstream.planner.windows import GlobalWindow, Window
 
 
@@ -46,7 +46,7 @@ def _normal(bound_firing: Firing, fired: Fired) -> Firing:
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
     if bound_firing.trigger == default and not isinstance(fired.window, GlobalWindow):
         bound_firing = replace(bound_firing, trigger=None)
-    return bound_firing if fires_again(bound_firing) else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
+    return bound_firing if bound_firing.fires_again else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
 
 
 # --- which clause says when -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
-from sqlstream.grammar.rounding import RoundedTime
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.spelling import nests, path_of
 from sqlstream.planner.functions.templates import called, filled, text

@@ -6,9 +6,9 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.grammar.carrier import ARG
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.completeness import refuse_rest
@@ -16,9 +16,10 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import hint_for, spark_name
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Correlate, Field
+from sqlstream.planner.nodes import Correlate
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import call_arguments

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.context import Context, Relation
@@ -19,7 +19,8 @@ from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import AssignTime, Filter, Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Filter, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.windows import DEFAULT_COLUMNS
 

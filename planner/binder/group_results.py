@@ -11,8 +11,10 @@ from sqlstream.planner.binder.grouping import Key, aliased
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.window_properties import GroupNames
-from sqlstream.planner.naming import Names, extended, field_name
-from sqlstream.planner.nodes import Item, Node, Project
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names, field_name
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.type_inference import Types
 
 

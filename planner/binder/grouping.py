@@ -13,9 +13,9 @@ from math import prod
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import CountWindow, GlobalWindow, GroupWindow, WindowClause
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
@@ -26,9 +26,9 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.window_functions import SIGNATURES
 from sqlstream.planner.binder.windows import default_time, time_field
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.naming import field_name, shown_name
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.rewriting import node_of, with_args
 from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
 from sqlstream.planner.windows import RowMeasured, UserWindow, Window

@@ -11,8 +11,10 @@ from sqlstream.planner.binder.respelling import cut_to
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Project
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Insert, Project
 from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import DataType

@@ -9,15 +9,17 @@ from sqlglot import exp
 from sqlstream.functions.coercion import common_type
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.fields import Item
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.naming import Names, extended, field_of, passed
-from sqlstream.planner.nodes import Item, Node, Project
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.rewriting import columns_of, conjunction, is_repeatable, node_of
 from sqlstream.planner.type_inference import Types
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 def apart_from(right: Scope, left: Scope) -> Scope:
@@ -26,7 +28,7 @@ def apart_from(right: Scope, left: Scope) -> Scope:
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
         return right
-    node = Project(right.node, tuple(replace(passed(f), name=renamed[f.name]) for f in right.node.schema))
+    node = Project(right.node, tuple(replace(f.as_item, name=renamed[f.name]) for f in right.node.schema))
     return Scope(node, tuple(replace(column, field=renamed[column.field]) for column in right.columns))
 
 

@@ -33,11 +33,12 @@ from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.window_joins import window_join, with_one_window
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.joining import Equality, Join
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, is_repeatable
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 _KINDS = {
     ("", ""): JoinKind.INNER,

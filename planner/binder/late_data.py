@@ -8,9 +8,9 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.side_tables import SideRowFields, target, values_by_name
 from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field
 from sqlstream.planner.firing import LateAction, LateData
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.windows import WindowColumns
 from sqlstream.types import TIMESTAMP
 

@@ -21,14 +21,15 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.subqueries import Subqueries
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
 from sqlstream.planner.binder.top_n import check_order
-from sqlstream.planner.naming import Names, extended, field_of
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import extended
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 _FORM = "LATERAL takes one SELECT, and ON TRUE."
 _KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})

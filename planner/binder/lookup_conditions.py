@@ -11,8 +11,8 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Visible
 from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Item
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import columns_of, is_repeatable, node_of
 from sqlstream.planner.suggestions import did_you_mean

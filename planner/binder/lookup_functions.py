@@ -13,8 +13,8 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import with_time_to_live
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Field, Item
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync
+from sqlstream.grammar.trees import table_clauses_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.hints import check_tables, is_taken
 from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, table_clauses_of
+from sqlstream.grammar.trees import ARG, table_clauses_of
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
@@ -18,8 +18,9 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import with_time_to_live
 from sqlstream.planner.binder.table_lookups import with_options_of
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Field, Filter, Item
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
 from sqlstream.planner.suggestions import counted, did_you_mean

@@ -14,9 +14,8 @@ from sqlglot import exp
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar import to_sql
-from sqlstream.grammar.carrier import match_recognize_of
-from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.trees import match_recognize_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelog import check_changes
@@ -28,19 +27,20 @@ from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.top_n import check_order
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field, Item, Schema
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
-from sqlstream.planner.naming import Names, extended, field_name, field_of, passed, shown_name
-from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Project, Scan, Schema
+from sqlstream.planner.naming import Names, field_name, field_of, shown_name
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Project, Scan, extended
 from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.rewriting import over_children
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip, SkipTo
+from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
 
 WRONG_ORDER, WRONG_VARIABLE, WRONG_CALL, WRONG_PATTERN = "SS680", "SS681", "SS682", "SS683"
 ENDLESS, WRONG_SKIP, WRONG_TIME = "SS684", "SS685", "SS687"
@@ -122,7 +122,7 @@ class _Matching:
             self._scope.node,
             tuple(key for key, _ in keys),
             time.name,
-            print_node(clause.pattern, to_sql),
+            clause.pattern.text(to_sql),
             automaton,
             definitions,
             tuple(defining.operands),
@@ -289,7 +289,7 @@ class _Matching:
             field = next((f for f in node.schema if isinstance(bound, exp.Column) and f.name == bound.name), None)
             kind = field.time if field is not None else None
             items.append(Item(names.unique(measure.name), bound, types.of(bound), types.nullable(bound), kind))
-        whole = (*(passed(f) for f, _ in shown), *items, *(passed(f) for f, _ in others))
+        whole = (*(f.as_item for f, _ in shown), *items, *(f.as_item for f, _ in others))
         shown_names = (*(name for _, name in shown), *(m.name for m, _ in measures), *(name for _, name in others))
         return Relation(Project(node, whole), shown_names)
 

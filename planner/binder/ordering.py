@@ -18,12 +18,11 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.binder.top_n import check_order
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Node, Project
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.properties import bounded
 
 Bind = Callable[[exp.Expr], Relation]
 
@@ -58,7 +57,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     context.stop_if_wrong()
     node = _limited(relation, columns, limit, offset, query, context)
     if hidden:
-        node = Project(node, tuple(map(passed, node.schema[:shown])))
+        node = Project(node, tuple(field.as_item for field in node.schema[:shown]))
     return Relation(node, relation.names[:shown])
 
 
@@ -93,7 +92,7 @@ def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: 
         return node
     if time is None or time is TimeDomain.PROCESSING or first.descending:
         message = "ORDER BY needs all rows at once, and a query gives rows as they come"
-        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if bounded(node) else (None, _HINT)
+        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if node.bounded else (None, _HINT)
         raise bind_error("SS217", message, query.args["order"], hint, detail)
     check_order(tuple(ties), node, query.args["order"])
     return check_changes(TemporalSort(node, first.name, tuple(ties)), context, query.args["order"])

@@ -28,15 +28,17 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Item
+from sqlstream.planner.folding import folded
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.naming import Names, extended
-from sqlstream.planner.nodes import Filter, Item, Node
+from sqlstream.planner.naming import Names
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, extended
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery
-from sqlstream.planner.rules.fold_constants import folded
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 

@@ -21,8 +21,9 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.generators import generate
 from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.fields import Field
 from sqlstream.planner.naming import field_of, shown_name
-from sqlstream.planner.nodes import Field, Filter
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.suggestions import counted
 from sqlstream.types import DataType

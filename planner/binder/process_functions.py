@@ -15,11 +15,12 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.process_arguments import ON_TIME, UID, arguments_by_name, expected, signature_of
 from sqlstream.planner.binder.process_tables import Bound, bound_table, check_keys, ordered_by_time, timed
 from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Function, TimeDomain
+from sqlstream.planner.fields import Field, Item, Schema
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Field, Item, Node, Schema
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.process_table import ProcessTable
-from sqlstream.planner.remembering import remembered
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import TIMESTAMP
 
@@ -164,7 +165,7 @@ def check_uids(plan: Node) -> None:
             raise bind_error("SS265", message, None, hint)
 
 
-@remembered
+@cached_per_node
 def _calls(plan: Node) -> tuple[ProcessTable, ...]:
     """The calls of process functions, top down, each object once."""
     own = (plan,) if isinstance(plan, ProcessTable) else ()

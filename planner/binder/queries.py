@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, clauses_of
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.clauses import with_emit
 from sqlstream.planner.binder.completeness import refuse_rest

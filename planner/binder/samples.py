@@ -12,7 +12,6 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.properties import changelog_mode
 
 
 def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
@@ -21,7 +20,7 @@ def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
     Spark draws other numbers in each micro-batch, whatever the seed: only over finished data a sample comes again.
     """
     percent = sample.args.get("percent")
-    if percent is None or sample.args.get("seed") is not None or changelog_mode(scope.node) != APPEND_ONLY:
+    if percent is None or sample.args.get("seed") is not None or scope.node.changelog_mode != APPEND_ONLY:
         raise unsupported.refusal("sample", span_of(sample))
     refuse_rest(sample, ("percent",), context)
     random = exp.Anonymous(this="RAND", expressions=[])

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.planner.fields import Field
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, member_type
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
@@ -30,9 +30,10 @@ from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.binder.top_n import bounded
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 from sqlstream.planner.naming import Names, field_name, field_of
-from sqlstream.planner.nodes import Filter, Item, Project
+from sqlstream.planner.nodes import Filter, Project
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",

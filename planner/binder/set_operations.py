@@ -11,7 +11,7 @@ from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.unions import Branch, compared, union_all
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 _PARTS = ("this", "expression", "distinct")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.catalog import MetadataColumns
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.udfs.barriers import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 

@@ -12,8 +12,8 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.inserts import storable
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.planner.fields import Field
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.suggestions import did_you_mean
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.grammar.carrier import table_function_of
 from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
+from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import time_field

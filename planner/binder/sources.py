@@ -7,10 +7,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import shortened
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.intervals import NotAnInterval, text_ms
-from sqlstream.planner.operators.lookup import Lookup, remembers
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import did_you_mean
 
 NAME = "STATE_TTL"
@@ -67,7 +67,7 @@ def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
 
 def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
     """A lookup that remembers rows of these tables does so for as long as they say."""
-    return replace(node, ttl_ms=ttl_ms_of(tables, context)) if remembers(node) else node
+    return replace(node, ttl_ms=ttl_ms_of(tables, context)) if node.remembers_answers else node
 
 
 def is_state_ttl(call: exp.Expr) -> bool:

@@ -28,15 +28,15 @@ from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.binder.tolerant_functions import functions_on_error
 from sqlstream.planner.binder.top_n import resolved
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
+from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert as InsertNode
-from sqlstream.planner.nodes import Node, Output
+from sqlstream.planner.nodes import Output
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import operators
-from sqlstream.planner.remembering import remembered
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 TOO_MANY_OPERATORS = "SS285"
@@ -152,7 +152,7 @@ _MOST_OPERATORS = 100_000
 def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
     """Queries of WITH and views stand for their operators wherever they are named: twenty that name the one before
     twice are a million."""
-    number = operators(node)
+    number = node.operator_count
     if number > _MOST_OPERATORS:
         message = f"the query has {number:,} operators, more than {_MOST_OPERATORS:,}"
         detail = "Views and queries of WITH count wherever they are named."
@@ -167,7 +167,7 @@ def _refuse_mixed_time(node: Node) -> None:
         raise unsupported.refusal("mixed time", None)
 
 
-@remembered
+@cached_per_node
 def _domains(node: Node) -> frozenset[TimeDomain]:
     """The kinds of time that operators wait for. Windows without a time column wait for none."""
     own: frozenset[TimeDomain] = frozenset()

@@ -24,7 +24,7 @@ from sqlstream.planner.binder.subquery_rows import SubqueryRows
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, rewritten
 from sqlstream.planner.suggestions import counted
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
 """Makes the relation of a subquery, and notes what it reads of the query around it."""

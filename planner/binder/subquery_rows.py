@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.correlation import Correlation
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.naming import Names, extended, field_of, passed
-from sqlstream.planner.nodes import Field, Item, Node, Project
+from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.properties import unique_keys
 from sqlstream.types import BIGINT, BOOLEAN
 
 
@@ -42,7 +43,7 @@ class SubqueryRows:
     def at_most_one(self) -> bool:
         """Is there one row at most for each row of the query around?"""
         names = {field.name for field in self.keys}
-        return any(key <= names for key in unique_keys(self.node))
+        return any(key <= names for key in self.node.unique_keys)
 
     def all(self) -> Scope:
         return self._scope(self.node, {})
@@ -56,7 +57,7 @@ class SubqueryRows:
         """Each key, with its ``values`` or without, once, with ``there``, which is TRUE."""
         there = self._there()
         fields = (*self.keys, *(self.values if values else ()))
-        below = Project(self.node, (there, *map(passed, fields)))
+        below = Project(self.node, (there, *(field.as_item for field in fields)))
         node = GroupAggregate(below, tuple(f.name for f in below.schema), ttl_ms=self.ttl_ms)
         return self._scope(node, {"there": there.name})
 
@@ -70,7 +71,9 @@ class SubqueryRows:
         node = self._grouped(rows, filled)
         some = exp.GT(this=field_of(rows.name), expression=field_of(filled.name))
         nulls = Item(names.unique("nulls"), some, BOOLEAN, False)
-        return self._scope(Project(node, (*map(passed, node.schema[: len(self.keys)]), nulls)), {"nulls": nulls.name})
+        return self._scope(
+            Project(node, (*(field.as_item for field in node.schema[: len(self.keys)]), nulls)), {"nulls": nulls.name}
+        )
 
     def single(self) -> Scope:
         """Each key once, with a value and ``rows``, their number."""

@@ -18,12 +18,12 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.versions import versions
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.joining import Equality
-from sqlstream.planner.nodes import Filter, Node
-from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
+from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.rewriting import conjunction, conjuncts
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 NO_VERSIONS = "SS655"
 NO_KEY = "SS656"
@@ -53,7 +53,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, c
     conditions, columns = conditions_on(join, left, right, context)
     named = None if time is None else left.fields[time].time
     domain = named or TimeDomain.PROCESSING
-    keys = upsert_keys(right.node)
+    keys = right.node.upsert_keys
     if not keys:
         raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
     right_time = ""
@@ -82,7 +82,7 @@ def temporal_scope(
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
     node = check_changes(node, context, join)
-    if retracts(node):
+    if node.retracts:
         node = replace(node, left_ttl_ms=ttl_ms_of(left_tables, context))
     above = rest if node.kind is JoinKind.INNER else ()
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)

@@ -13,7 +13,9 @@ from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
 from sqlstream.planner.binder.dead_letters import dead_letter_table
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project
+from sqlstream.planner.fields import Item
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Project
 from sqlstream.planner.operators.process_table import ProcessTable
 
 NOT_TOLERANT = "SS244"

@@ -16,17 +16,18 @@ from sqlstream.errors import Span
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Field, Filter, Item, Node, Project, Schema, Unary
+from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.node import Node, Unary, bottom_up
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
-from sqlstream.planner.remembering import remembered
-from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
 
 NO_NUMBER = "SS640"
@@ -76,10 +77,10 @@ class Ranked(Unary):
     def _call(self) -> OverCall:
         return OverCall(Item(self.number, exp.Anonymous(this=self.function, expressions=[]), INT, False), None)
 
-
-@window_of.register
-def _(node: Ranked) -> WindowInfo | None:
-    return window_of(node.input)
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
 
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
@@ -133,7 +134,7 @@ def bounded(node: Filter, context: Context, at: exp.Expr) -> Node:
     return Filter(below, conjunction(rest)) if rest else below
 
 
-@remembered
+@cached_per_node
 def _numbers_below(node: Node) -> frozenset[str]:
     """The fields of ``node`` that are numbers nobody has bounded, as they are; filters and projections may stand
     between."""
@@ -221,11 +222,11 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     if closes is not None:
         newest = only_one and by_time and order[0].descending
         return check_changes(replace(top, closes=closes, newest_first=newest), context, at)
-    if only_one and by_time and changelog_mode(node) == APPEND_ONLY:
+    if only_one and by_time and node.changelog_mode == APPEND_ONLY:
         assert ranked.domain is not None
         deduplicated = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
         first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
-        return Project(deduplicated, (*map(passed, node.schema), first_number))
+        return Project(deduplicated, (*(field.as_item for field in node.schema), first_number))
     if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
         # Who came first stays first: numbers do not change.
         return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))
@@ -234,8 +235,8 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
 
 def _closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
     """When the windows of the keys have all their rows; None where the keys tell no window that closes once."""
-    info = window_of(node)
-    if info is None or info.domain is TimeDomain.PROCESSING or changelog_mode(node) != APPEND_ONLY:
+    info = node.window_info
+    if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None
     if not isinstance(info.window, AlignedWindow | Session) or not all(map(_closes_once, node.walk())):
         return None

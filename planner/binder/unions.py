@@ -9,11 +9,12 @@ from sqlglot import exp
 from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Field, Item, Schema
 from sqlstream.planner.naming import Names, field_name, field_of
-from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
+from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.types import DataType
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 
 Branch = tuple[Relation, exp.Expr]
 

@@ -13,8 +13,8 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Correlate, Field, Project, Scan
+from sqlstream.planner.fields import Field
+from sqlstream.planner.nodes import Correlate, Project, Scan
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT
 
@@ -53,7 +53,7 @@ def bind_values(values: exp.Values, context: Context) -> Relation:
     structs = [exp.Anonymous(this="NAMED_STRUCT", expressions=_members(row, outputs, types)) for row in rows]
     call = exp.Inline(this=exp.Array(expressions=structs))
     node = Correlate(scope.node, call, outputs)
-    shown = Project(node, tuple(map(passed, outputs)))
+    shown = Project(node, tuple(field_.as_item for field_ in outputs))
     return Relation(shown, tuple(field.name for field in outputs))
 
 

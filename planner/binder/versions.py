@@ -5,12 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import upsert_keys, with_inserts
-from sqlstream.planner.nodes import AssignTime, Filter, Node, Project, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.properties import changelog_mode
-from sqlstream.planner.rewriting import columns_of, with_inputs
+from sqlstream.planner.rewriting import columns_of
 
 
 def versions(node: Node, time: str) -> Node | None:
@@ -29,16 +28,16 @@ def versions(node: Node, time: str) -> Node | None:
         case Project():
             below = next(item.expression for item in node.items if item.name == time)
             return _over(node, versions(node.input, below.name)) if isinstance(below, exp.Column) else None
-        case Deduplicate(domain=TimeDomain.EVENT) if node.time == time and changelog_mode(node.input) == APPEND_ONLY:
-            return node.input if node.last else with_inserts(node)
+        case Deduplicate(domain=TimeDomain.EVENT) if node.time == time and node.input.changelog_mode == APPEND_ONLY:
+            return node.input if node.last else node.append_only_variant()
     return None
 
 
 def _over(node: Node, below: Node | None) -> Node | None:
-    return None if below is None else with_inputs(node, (below,))
+    return None if below is None else node.with_inputs((below,))
 
 
 def _keeps_keys(node: Filter) -> bool:
     """Do all versions of a key pass, or none? Of rows that are only added those that pass are the versions."""
     read = columns_of(node.condition)
-    return changelog_mode(node.input) == APPEND_ONLY or any(read <= key for key in upsert_keys(node.input))
+    return node.input.changelog_mode == APPEND_ONLY or any(read <= key for key in node.input.upsert_keys)

@@ -8,10 +8,11 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import Names, extended, field_of
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import extended
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.windows import Hop, Tumble, WindowColumns, kind_of_window
+from sqlstream.planner.windows import Hop, Tumble, WindowColumns
 from sqlstream.types import TIMESTAMP
 
 
@@ -44,7 +45,7 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
     missing = [n for n, f in zip(WINDOW_COLUMNS[:2], attached.columns[:2], strict=True) if f not in grouped]
     if not missing:
         return
-    kind = kind_of_window(attached.window)
+    kind = attached.window.sql_name
     present = "window_end" if missing == ["window_start"] else "window_start"
     message = f"GROUP BY {present} without {missing[0]} does not tell the windows of {kind} apart"
     if len(missing) == 2:

@@ -14,7 +14,7 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.measures import Measured, Row, window_of_measures
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import assign_windows, default_time, time_field
-from sqlstream.planner.nodes import Field
+from sqlstream.planner.fields import Field
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.windows import AlignedWindow, RowMeasured, Window
 

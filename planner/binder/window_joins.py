@@ -10,12 +10,13 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
-from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
+from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 def window_join(
@@ -45,7 +46,7 @@ def with_one_window(scope: Scope) -> Scope:
     node = scope.node.input if isinstance(scope.node, Filter) else scope.node
     if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
         return scope
-    left, right = window_of(node.left), window_of(node.right)
+    left, right = node.left.window_info, node.right.window_info
     assert left is not None and right is not None, "both sides carry windows"
     same = {theirs: own for own, theirs in zip(left.columns, right.columns, strict=True) if own and theirs}
     columns = tuple(replace(column, field=same.get(column.field, column.field)) for column in scope.columns)
@@ -58,8 +59,8 @@ def _is_field(value: exp.Expression) -> bool:
 
 def _window(side: Node) -> WindowInfo | None:
     """The window whose rows are all there when the watermark closes it."""
-    window = window_of(side)
-    if window is None or window.domain is not TimeDomain.EVENT or changelog_mode(side) != APPEND_ONLY:
+    window = side.window_info
+    if window is None or window.domain is not TimeDomain.EVENT or side.changelog_mode != APPEND_ONLY:
         return None
     if not isinstance(window.window, AlignedWindow | Session):
         return None

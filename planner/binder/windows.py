@@ -9,11 +9,12 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.fields import Field
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import AssignTime, Field, Node, Project, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Window, WindowColumns
 
 TIME_LOST = "SS672"
@@ -62,7 +63,7 @@ def _lost_in(node: Node, name: str) -> RegularJoin | None:
 
 def _lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
     """Why there are no windows above the join."""
-    updates = changelog_mode(join) != APPEND_ONLY
+    updates = join.changelog_mode != APPEND_ONLY
     what = "is updated later" if updates else "leaves when its partner comes"
     message = (
         f'column "{name}" is no time attribute above the {join.kind.value} JOIN without bounds on times, for {window}'

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
-from functools import singledispatch
 from itertools import chain
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime
+from sqlstream.planner.properties import Remark, Topic
 from sqlstream.planner.rules import STAGES, Stage, optimize
 
 
@@ -24,34 +24,14 @@ def latency(plan: Node) -> Iterator[str]:
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
 
 
-class Topic(IntEnum):
-    """What is said of nodes, most important first."""
-
-    LATENCY = 0
-    KEPT_ROWS = 1
-    UNUSED_WATERMARKS = 2
-    MANY_WINDOWS = 3
-    ARRIVAL = 4
-    ONE_AT_A_TIME = 5
-
-
-Remark = tuple[Topic, str]
-
-
 def _said(plan: Node) -> Iterator[Remark]:
     """The remarks on all nodes, top down; those on latency once, as nodes may share their windows."""
     floors: set[str] = set()
-    for topic, text in chain.from_iterable(map(remarks, plan.walk())):
+    for topic, text in chain.from_iterable(node.remarks() for node in plan.walk()):
         if topic is not Topic.LATENCY or text not in floors:
             yield topic, text
         if topic is Topic.LATENCY:
             floors.add(text)
-
-
-@singledispatch
-def remarks(node: Node) -> Iterator[Remark]:
-    """Sentences about a node."""
-    return iter(())
 
 
 def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:

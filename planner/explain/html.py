@@ -13,12 +13,11 @@ from itertools import count
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.advice import advice, latency
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.figures import Figure, Figures
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.keeping import kept
 from sqlstream.planner.lineage import lineage
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --box: #8881; --strong: #0a7; --warn: #c60; }
@@ -115,14 +114,14 @@ def _figure(figure: Figure) -> str:
 
 
 def _summary(changes: Changes) -> str:
-    name, parenthesis, rest = describe(changes.node).partition("(")
+    name, parenthesis, rest = changes.node.describe().partition("(")
     return f'<b>{escape(name)}</b>{escape(parenthesis + rest)} <span class="small">{escape(changes.text)}</span>'
 
 
 def _details(changes: Changes) -> str:
     node = changes.node
     fields = [(f.name, str(f.type), _not_null(f.nullable), _time(f.time)) for f in node.schema]
-    kept_rows = [f"keeps {one.what}, until {one.until or 'the end of the job'}" for one in kept(node)]
+    kept_rows = [f"keeps {one.what}, until {one.until or 'the end of the job'}" for one in node.state_descriptions()]
     return f'<p class="small">{escape(properties_text(changes))}</p>{_list(kept_rows)}' + _table(
         ("field", "type", "", "time"), fields
     )
@@ -130,7 +129,7 @@ def _details(changes: Changes) -> str:
 
 def _state(plan: Node) -> str:
     nodes = {id(node): node for node in plan.walk()}.values()
-    rows = [(describe(node), one.what, one.until) for node in nodes for one in kept(node)]
+    rows = [(node.describe(), one.what, one.until) for node in nodes for one in node.state_descriptions()]
     if not rows:
         return "<p>No operator keeps state.</p>"
     body = "".join(

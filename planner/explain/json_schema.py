@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 from sqlglot import exp
 
 from sqlstream.planner.explain.to_json import TAGGED, VERSION, hints_of, kinds_of_nodes
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
 

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlstream.grammar.depth import with_room
-from sqlstream.planner.changes import Changes, changes_of, upsert_keys
+from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.advice import advice, latency
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.json_text import json_text
 from sqlstream.planner.explain.mermaid import mermaid
 from sqlstream.planner.explain.text import plan_tree, tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import arrival_order, bounded, changelog_text, unique_keys
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import STAGES, Stage, optimize, trace
 
 PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
@@ -43,7 +42,7 @@ def explain(
     if format == "MERMAID":
         if stage == "CHANGELOG_MODE":
             return mermaid(changes_of(optimize(plan, rules)), with_properties)
-        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), describe)
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), lambda node: node.describe())
     return _text(plan, stage, rules)
 
 
@@ -82,9 +81,9 @@ def _properties(changes: Changes) -> dict[str, Any]:
         "node": type(node).__name__,
         "changelog_mode": changelog_text(changes.kinds),
         "drops_before": changes.drops,
-        "upsert": [sorted(key) for key in sorted(upsert_keys(node), key=sorted)],
+        "upsert": [sorted(key) for key in sorted(node.upsert_keys, key=sorted)],
         "time": [f.name for f in node.schema if f.time is not None],
-        "unique": [sorted(key) for key in sorted(unique_keys(node), key=sorted)],
-        "bounded": bounded(node),
-        "order": arrival_order(node).value,
+        "unique": [sorted(key) for key in sorted(node.unique_keys, key=sorted)],
+        "bounded": node.bounded,
+        "order": node.arrival_order.value,
     }

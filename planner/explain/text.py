@@ -7,15 +7,7 @@ from typing import Protocol, TypeVar
 
 from sqlstream.planner.changes import Changes, changes_told
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import (
-    arrival_order,
-    bounded,
-    time_attributes,
-    unique_keys,
-    watermark_delay_ms,
-)
+from sqlstream.planner.node import Node
 
 
 class HasInputs(Protocol):
@@ -32,7 +24,7 @@ T = TypeVar("T", bound=HasInputs)
 
 def plan_tree(plan: Node) -> str:
     """The nodes of a plan, each as it describes itself."""
-    return tree(plan, describe)
+    return tree(plan, lambda node: node.describe())
 
 
 def tree(root: T, label: Callable[[T], str]) -> str:
@@ -50,17 +42,17 @@ def tree(root: T, label: Callable[[T], str]) -> str:
 
 def with_properties(changes: Changes) -> str:
     """The line of a node and its properties."""
-    return f"{describe(changes.node)}  {properties_text(changes)}"
+    return f"{changes.node.describe()}  {properties_text(changes)}"
 
 
 def properties_text(changes: Changes) -> str:
     """``[append] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
     node = changes.node
     parts = [f"[{changes.text}]", *changes_told(changes)]
-    delay = watermark_delay_ms(node)
-    times = [f"{f.name} ({f.time.value})" for f in time_attributes(node) if f.time is not None]
+    delay = node.watermark_delay_ms
+    times = [f"{f.name} ({f.time.value})" for f in node.time_attributes if f.time is not None]
     parts += [f"time {', '.join(times)}"] if times else []
     parts += [f"watermark delay {readable(delay)}"] if delay is not None else []
-    parts += [f"unique ({', '.join(sorted(key))})" for key in sorted(unique_keys(node), key=sorted)]
-    parts += ["bounded" if bounded(node) else "unbounded", f"order {arrival_order(node).value}"]
+    parts += [f"unique ({', '.join(sorted(key))})" for key in sorted(node.unique_keys, key=sorted)]
+    parts += ["bounded" if node.bounded else "unbounded", f"order {node.arrival_order.value}"]
     return ", ".join(parts).replace("], ", "] ", 1)

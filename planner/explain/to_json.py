@@ -23,7 +23,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.planner import catalog, firing, nodes, windows
+from sqlstream.planner import catalog, firing, windows
+from sqlstream.planner.node import Node
 from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.lookup.source import Comparison
 
@@ -40,10 +41,10 @@ TAGGED = {
 
 
 @cache
-def kinds_of_nodes() -> dict[str, type[nodes.Node]]:
+def kinds_of_nodes() -> dict[str, type[Node]]:
     """The classes of nodes by name, those of the rooms of operators included."""
     import_module("sqlstream.planner.operators")  # by name: what asks about nodes knows no operator
-    waiting, by_name = [nodes.Node], {}
+    waiting, by_name = [Node], {}
     while waiting:
         kind = waiting.pop()
         by_name[kind.__name__] = kind
@@ -52,13 +53,13 @@ def kinds_of_nodes() -> dict[str, type[nodes.Node]]:
 
 
 @with_room
-def to_json(plan: nodes.Node) -> dict[str, Any]:
+def to_json(plan: Node) -> dict[str, Any]:
     """The plan as an object of JSON values; ``json.dumps`` takes it as it is."""
     return {"version": VERSION, "plan": encode(plan)}
 
 
 @with_room
-def from_json(document: dict[str, Any] | str) -> nodes.Node:
+def from_json(document: dict[str, Any] | str) -> Node:
     """The plan of a document or its text, which may come from anywhere: nothing is imported for it.
 
     ValueError for another version, and for trees of anything else than sqlglot's expressions.
@@ -66,8 +67,8 @@ def from_json(document: dict[str, Any] | str) -> nodes.Node:
     parsed = json.loads(document) if isinstance(document, str) else document
     if parsed.get("version") != VERSION:
         raise ValueError(f"plan of version {parsed.get('version')}, but this is version {VERSION}")
-    plan = decode(nodes.Node, parsed["plan"])
-    assert isinstance(plan, nodes.Node)
+    plan = decode(Node, parsed["plan"])
+    assert isinstance(plan, Node)
     return plan
 
 
@@ -110,7 +111,7 @@ def _encode_constant(value: object) -> Any:
 
 def _tag(value: Any) -> dict[str, str]:
     name = type(value).__name__
-    if isinstance(value, nodes.Node):
+    if isinstance(value, Node):
         return {"node": name}
     return {tag: name for tag, classes in TAGGED.items() if classes.get(name) is type(value)}
 
@@ -166,7 +167,7 @@ def decode(kind: Any, value: Any) -> Any:
         return kind[value]
     if kind is Comparison:
         return Comparison(value["column"], value["operator"], _decode_constant(value["value"]))
-    if isinstance(kind, type) and issubclass(kind, nodes.Node):
+    if isinstance(kind, type) and issubclass(kind, Node):
         kind = kinds_of_nodes()[value["node"]]
     if is_dataclass(kind) and isinstance(kind, type):
         return _decode_fields(kind, value)

@@ -13,7 +13,7 @@ from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import span_of
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.functions.calls import spark_name
 
 WARNING = "SS236"

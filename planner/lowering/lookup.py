@@ -17,8 +17,8 @@ from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lookup_answers import Marks, require_array_functions, with_answers, with_failures
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.side_outputs import sent_aside
-from sqlstream.planner.operators.lookup import Lookup, remembers
-from sqlstream.planner.operators.lookup_steps import Ask, NumberedLookup, failed_marker
+from sqlstream.planner.operators.lookup import Lookup, failed_marker
+from sqlstream.planner.physical.steps import Ask
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
@@ -29,17 +29,10 @@ METRIC = "lookup"
 
 @dataclass(frozen=True)
 class Asked:
-    """A lookup, and the names of its columns, which none of the plan's can be."""
+    """A lookup with its number in the plan, and the names of its columns, which none of the plan's can be."""
 
-    lookup: NumberedLookup
-
-    @property
-    def number(self) -> int:
-        return self.lookup.number
-
-    @property
-    def node(self) -> Lookup:
-        return self.lookup.node
+    number: int
+    node: Lookup
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -64,7 +57,7 @@ class Asked:
 
 @lower_node.register
 def _(node: Lookup, step: Ask, context: Context) -> DataFrame:
-    group = tuple(map(Asked, step.lookups))
+    group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
     return joined(asked(context.lower(step.input), group, context), group, context)
@@ -96,7 +89,7 @@ def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
 
 def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
     passing = passes_by(rows)
-    if not remembers(node):
+    if not node.remembers_answers:
         return passing
     retracts = F.expr(f"coalesce({ROW_KIND} IN ('-U', '-D'), false)")
     return retracts if passing is None else passing | retracts

@@ -26,7 +26,7 @@ from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.hidden import passing, without_before
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.too_deep import too_deep_for_spark
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Operator, Step
 

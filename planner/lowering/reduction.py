@@ -15,12 +15,12 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.collecting import Collecting
 from sqlstream.planner.lowering.columnar.aggregate_calls import split_call
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Item
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.fields import Field
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.nodes import Field, Node
-from sqlstream.planner.operators.lookup_steps import failed_marker, lookup_nodes
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields, late_marker
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import dead_letter_tables
+from sqlstream.planner.operators.lookup import failed_marker, lookup_nodes
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.clocks import stateful_nodes
-from sqlstream.planner.properties import dead_letter_tables
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
-from sqlstream.udfs.spark.batches import Batches
-from sqlstream.udfs.spark.side_rows import SideRows
+from sqlstream.udfs.spark.batches import Batches, SideRows
 
 
 def main_rows(rows: DataFrame) -> DataFrame:
@@ -65,9 +65,9 @@ def _senders(plan: Node) -> Iterator[_Sender]:
 
 
 def _of_window(node: WindowAggregate, number: int) -> _Sender:
-    late, late_rows_marker = node.firing.late, late_marker(node, number)
+    late, late_rows_marker = node.firing.late, node.late_marker(number)
     assert late.table is not None and late_rows_marker is not None, "a table gets the late rows"
-    fields = (*late_fields(node), *node.columns.fields(None)[:2])
+    fields = (*node.late_fields, *node.columns.fields(None)[:2])
     values = tuple(value.sql(dialect=SparkWithTime, comments=False) for value in late.values)
     return _Sender(late_rows_marker, late.table, fields, values)
 

@@ -24,8 +24,8 @@ from sqlstream.planner.lowering.event_times import required_time, time_error, ti
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.gears import Gear
-from sqlstream.planner.physical.steps import Mark, Told
+from sqlstream.planner.physical.engine import Gear
+from sqlstream.planner.physical.steps import Mark, WatermarkSource
 from sqlstream.udfs.exchange import LATE_TABLE
 
 WATERMARK_METRIC = "watermark"
@@ -40,7 +40,7 @@ _LIVE = "__live"
 @lower_node.register
 def _(node: AssignTime, step: Mark, context: Context) -> DataFrame:
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
-    rows = _with_watermark(step, rows, context) if step.told is Told.BY_ROWS else rows
+    rows = _with_watermark(step, rows, context) if step.told is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
 
 

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import aligned, hidden_names
 from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.nodes import Node, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Union
 from sqlstream.planner.physical.steps import Step
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.planner.lowering.columns import quoted
+from sqlstream.udfs.lookup.operator import WholeTable
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.lookup.whole_table import WholeTable
 
 
 def whole_table(spark: SparkSession, source: LookupSource) -> DataFrame:

@@ -8,24 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
-from sqlstream.planner.changes import instead_of, takes_changes
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.kernels import sees_arrival
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.provenance import traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.joins.condition import Comparison
 
 
@@ -66,109 +57,71 @@ class AsofJoin(Join):
     def match_text(self) -> str:
         return f"{sql(self.left_value)} {self.comparison.value} {sql(self.right_value)}"
 
+    # --- properties and changes -------------------------------------------------------------------------------
 
-# --- properties and changes -----------------------------------------------------------------------------------
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.left.unique_keys
 
+    changelog_mode = frozenset({RowKind.INSERT, RowKind.DELETE})
 
-@unique_keys.register
-def _(node: AsofJoin) -> frozenset[frozenset[str]]:
-    return unique_keys(node.left)
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS
 
-
-@changelog_mode.register
-def _(node: AsofJoin) -> frozenset[RowKind]:
-    return frozenset({RowKind.INSERT, RowKind.DELETE})
-
-
-@takes_changes.register
-def _(node: AsofJoin, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS
-
-
-@instead_of.register
-def _(node: AsofJoin) -> str:
-    return (
+    append_only_hint = (
         "compare the columns of a WATERMARK of both sides with >= or >, so that a row comes out when the watermark "
         "reaches it"
     )
 
+    @property
+    def uses_processing_time(self) -> bool:
+        """Keys must be forgotten."""
+        return self.ttl_ms > 0
 
-@uses_processing_time.register
-def _(node: AsofJoin) -> bool:
-    """Keys must be forgotten."""
-    return node.ttl_ms > 0
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def pruned(self, required: FieldNames) -> Node:
+        read = frozenset().union(*map(columns_of, self.values))
+        return self.pruned_below(required | self.read | read | {*self.first_by})
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return frozenset()
 
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE for the right side: without its partner a left row has the next one."""
+        return bool(read) and read <= self.left.field_names
 
-@pruned.register
-def _(node: AsofJoin, required: Names) -> Node:
-    read = frozenset().union(*map(columns_of, node.values))
-    return pruned_below(node, required | node.read | read | {*node.first_by})
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        assert all(columns_of(condition) <= self.left.field_names for condition in conditions)
+        return replace(self, left=push(self.left, conditions))
 
+    # --- what runs --------------------------------------------------------------------------------------------
 
-@needed_below.register
-def _(node: AsofJoin, needed: Names) -> Names:
-    return frozenset()
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The value that is compared is computed."""
+        return None
 
+    depends_on_arrival_order = True
 
-@passes.register
-def _(node: AsofJoin, read: set[str]) -> bool:
-    """UNSAFE for the right side: without its partner a left row has the next one."""
-    return bool(read) and read <= names_in(node.left)
+    # --- texts and state --------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        first = [f"of equal ones the first by {', '.join(self.first_by)}"] if self.first_by else []
+        parts = [self.kind.value, " AND ".join(self.equalities_text) or "TRUE", f"nearest {self.match_text}", *first]
+        parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
+        return f"AsofJoin({'; '.join(parts)})"
 
-@into.register
-def _(node: AsofJoin, conditions: Conditions) -> Node:
-    assert all(columns_of(condition) <= names_in(node.left) for condition in conditions)
-    return replace(node, left=filtered(node.left, conditions))
+    kernel_text = "that keeps the rows of both sides, and compares the nearest ones before and after each change"
 
+    state_title = ("ASOF join", "join")
 
-# --- what runs ------------------------------------------------------------------------------------------------
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from self.join_facts()
+        left, right = self.left.column_provenance, self.right.column_provenance
+        yield "nearest", f"{traced(self.left_value, left)} {self.comparison.value} {traced(self.right_value, right)}"
+        yield "of equal values", f"the first one by {', '.join(right[name] for name in self.first_by) or 'arrival'}"
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-
-@fields_read.register
-def _(node: AsofJoin, port: int = 0) -> FieldsRead | None:
-    """The value that is compared is computed."""
-    return None
-
-
-@sees_arrival.register
-def _(node: AsofJoin) -> bool:
-    return True
-
-
-# --- texts and state ------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: AsofJoin) -> str:
-    first = [f"of equal ones the first by {', '.join(node.first_by)}"] if node.first_by else []
-    parts = [node.kind.value, " AND ".join(equalities_text(node)) or "TRUE", f"nearest {node.match_text}", *first]
-    parts += [f"forgets keys after {readable(node.ttl_ms)}"] if node.ttl_ms else []
-    return f"AsofJoin({'; '.join(parts)})"
-
-
-@kernel.register
-def _(node: AsofJoin) -> str:
-    return "that keeps the rows of both sides, and compares the nearest ones before and after each change"
-
-
-@title_of.register
-def _(node: AsofJoin) -> tuple[str, str]:
-    return "ASOF join", "join"
-
-
-@state_facts.register
-def _(node: AsofJoin) -> Iterator[tuple[str, str]]:
-    yield from join_facts(node)
-    left, right = names_of(node.left), names_of(node.right)
-    yield "nearest", f"{meaning(node.left_value, left)} {node.comparison.value} {meaning(node.right_value, right)}"
-    yield "of equal values", f"the first one by {', '.join(right[name] for name in node.first_by) or 'arrival'}"
-    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: AsofJoin) -> Iterator[Kept]:
-    yield Kept("the rows of both sides", after(node.ttl_ms, "the last row of their key came"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the rows of both sides", expiry_text(self.ttl_ms, "the last row of their key came"))

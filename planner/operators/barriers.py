@@ -8,23 +8,14 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.changes import taken_by
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, keeps_state, uses_processing_time, window_of
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.udfs.barriers.limits import MOST_HELD
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, sql
+from sqlstream.udfs.barriers import MOST_HELD
 
 
 @dataclass(frozen=True)
@@ -62,109 +53,78 @@ class AlignBarriers(Unary):
     def schema(self) -> Schema:
         return (*self.input.schema, self.output)
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.holds or self.timeout_ms is not None
 
-@keeps_state.register
-def _(node: AlignBarriers) -> bool:
-    return True
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@uses_processing_time.register
-def _(node: AlignBarriers) -> bool:
-    return node.holds or node.timeout_ms is not None
+    def pruned(self, required: FieldNames) -> Node:
+        read = frozenset().union(*map(columns_of, self.expressions))
+        return replace(self, input=self.input.pruned((required - {self.output.name}) | read))
 
+    # --- texts ------------------------------------------------------------------------------------------------
 
-@window_of.register
-def _(node: AlignBarriers) -> WindowInfo | None:
-    return window_of(node.input)
+    def describe(self) -> str:
+        parts = [f"channel {sql(self.channel)} of {self.channels}", f"marker {sql(self.marker)}", f"id {sql(self.id)}"]
+        marks = (("cancel when", self.cancel_when), ("end when", self.end_when))
+        parts += [f"{words} {sql(condition)}" for words, condition in marks if condition is not None]
+        parts += ["at least once" if self.at_least_once else "exactly once"]
+        parts += [f"timeout {readable(self.timeout_ms)}"] if self.timeout_ms is not None else []
+        return f"AlignBarriers({'; '.join(parts)}; {self.output.name})"
 
+    # --- what runs --------------------------------------------------------------------------------------------
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    # None: channels wait for each other.
+    exchange_keys = ()
 
+    @property
+    def waits_for(self) -> WaitsFor | None:
+        return WaitsFor.BARRIERS if self.holds else None
 
-@pruned.register
-def _(node: AlignBarriers, required: Names) -> Node:
-    read = frozenset().union(*map(columns_of, node.expressions))
-    return replace(node, input=pruned(node.input, (required - {node.output.name}) | read))
+    columnar_only_clause = "ALIGN BARRIERS"
 
+    @property
+    def kernel_text(self) -> str:
+        held = (
+            "counts the markers" if self.at_least_once else f"holds up to {self.most_held:,} rows of channels that wait"
+        )
+        return f"that {held}"
 
-# --- texts ----------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        return {**self.input.column_provenance, self.output.name: "barrier_id"}
 
-@describe.register
-def _(node: AlignBarriers) -> str:
-    parts = [f"channel {sql(node.channel)} of {node.channels}", f"marker {sql(node.marker)}", f"id {sql(node.id)}"]
-    marks = (("cancel when", node.cancel_when), ("end when", node.end_when))
-    parts += [f"{words} {sql(condition)}" for words, condition in marks if condition is not None]
-    parts += ["at least once" if node.at_least_once else "exactly once"]
-    parts += [f"timeout {readable(node.timeout_ms)}"] if node.timeout_ms is not None else []
-    return f"AlignBarriers({'; '.join(parts)}; {node.output.name})"
+    state_title = ("barriers", "barriers")
 
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        """How many rows may wait, and how long, may change."""
+        names = self.input.column_provenance
+        yield "channel", traced(self.channel, names)
+        yield "number of channels", str(self.channels)
+        ways = {"marker": self.marker, "id": self.id, "CANCEL WHEN": self.cancel_when, "END WHEN": self.end_when}
+        yield from ((name, traced(condition, names)) for name, condition in ways.items() if condition is not None)
+        yield "guarantee", "at least once" if self.at_least_once else "exactly once"
+        yield "type of the id", str(self.output.type)
+        yield "columns", self.input.rows_fact
 
-# --- what runs ------------------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------------------
 
+    consumer_name = "ALIGN BARRIERS"
 
-@keys_of.register
-def _(node: AlignBarriers) -> tuple[str, ...]:
-    """None: channels wait for each other."""
-    return ()
-
-
-@waiting_for.register
-def _(node: AlignBarriers) -> WaitsFor | None:
-    return WaitsFor.BARRIERS if node.holds else None
-
-
-@only_columnar.register
-def _(node: AlignBarriers) -> str | None:
-    return "ALIGN BARRIERS"
-
-
-@kernel.register
-def _(node: AlignBarriers) -> str:
-    held = "counts the markers" if node.at_least_once else f"holds up to {node.most_held:,} rows of channels that wait"
-    return f"that {held}"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: AlignBarriers) -> Meanings:
-    return {**names_of(node.input), node.output.name: "barrier_id"}
-
-
-@title_of.register
-def _(node: AlignBarriers) -> tuple[str, str]:
-    return "barriers", "barriers"
-
-
-@state_facts.register
-def _(node: AlignBarriers) -> Iterator[tuple[str, str]]:
-    """How many rows may wait, and how long, may change."""
-    names = names_of(node.input)
-    yield "channel", meaning(node.channel, names)
-    yield "number of channels", str(node.channels)
-    ways = {"marker": node.marker, "id": node.id, "CANCEL WHEN": node.cancel_when, "END WHEN": node.end_when}
-    yield from ((name, meaning(condition, names)) for name, condition in ways.items() if condition is not None)
-    yield "guarantee", "at least once" if node.at_least_once else "exactly once"
-    yield "type of the id", str(node.output.type)
-    yield "columns", rows_fact(node.input)
-
-
-# --- changes --------------------------------------------------------------------------------------------------
-
-
-@taken_by.register
-def _(node: AlignBarriers) -> str:
-    return "ALIGN BARRIERS"
-
-
-@kept.register
-def _(node: AlignBarriers) -> Iterator[Kept]:
-    if node.holds:
-        yield Kept("rows behind barriers", f"their barrier is aligned; at most {node.most_held:,} rows")
-    else:
-        yield Kept("barriers that are pending", "they are aligned")
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.holds:
+            yield StateDescription("rows behind barriers", f"their barrier is aligned; at most {self.most_held:,} rows")
+        else:
+            yield StateDescription("barriers that are pending", "they are aligned")

@@ -5,22 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
-from sqlstream.planner.changes import (
-    changes_kinds,
-    made_by,
-    reads_before,
-    taken_by,
-    takes_changes,
-    upsert_keys,
-)
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.text import computed
-from sqlstream.planner.properties import WindowInfo, changelog_mode, unique_keys, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.provenance import Provenance
 from sqlstream.types import STRING
 
 Codes = tuple[tuple[RowKind, str], ...]
@@ -38,9 +28,44 @@ class ToChangelog(Unary):
     @cached_property
     def schema(self) -> Schema:
         """Rows of before bring old times, so no field is a time attribute where there are some."""
-        appended = changelog_mode(self.input) == APPEND_ONLY
+        appended = self.input.changelog_mode == APPEND_ONLY
         fields = (f if appended else replace(f, time=None) for f in self.input.schema)
         return (Field(self.op, STRING, False), *fields)
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    changelog_mode = APPEND_ONLY
+
+    changes_row_kinds = True
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """A deleted row is shown with all its fields."""
+        kinds = {kind for kind, _ in self.codes}
+        return bool(kinds & {RowKind.UPDATE_BEFORE, RowKind.DELETE})
+
+    unique_keys = frozenset()
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def pruned(self, required: FieldNames) -> Node:
+        below = required - {self.op} or frozenset({self.input.schema[0].name})
+        return replace(self, input=self.input.pruned(below))
+
+    def describe(self) -> str:
+        return f"ToChangelog({self.op}: {_codes(self.codes)})"
+
+    compute_text = "the kinds of rows as a column"
+
+    # --- checkpoints ------------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        return {**self.input.column_provenance, self.op: f"kind of change ({_codes(self.codes)})"}
 
 
 @dataclass(frozen=True)
@@ -57,83 +82,46 @@ class FromChangelog(Unary):
     def schema(self) -> Schema:
         return tuple(f for f in self.input.schema if f.name != self.op)
 
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        return frozenset(kind for kind, _ in self.codes)
 
-# --- properties -----------------------------------------------------------------------------------------------
+    changes_row_kinds = True
 
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return APPEND_ONLY
 
-@changelog_mode.register
-def _(node: ToChangelog) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        return False
 
+    consumer_name = "FROM_CHANGELOG"
 
-@changelog_mode.register
-def _(node: FromChangelog) -> frozenset[RowKind]:
-    return frozenset(kind for kind, _ in node.codes)
+    producer_name = "FROM_CHANGELOG"
 
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return frozenset({frozenset(self.keys)} if self.keys else ())
 
-@changes_kinds.register(ToChangelog)
-@changes_kinds.register(FromChangelog)
-def _(node: Unary) -> bool:
-    return True
+    @property
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        return self.unique_keys
 
+    def pruned(self, required: FieldNames) -> Node:
+        """One field stays beside the operation."""
+        kept = required | set(self.keys) or frozenset({f.name for f in self.schema[:1]})
+        return replace(self, input=self.input.pruned(kept | {self.op}))
 
-@takes_changes.register
-def _(node: FromChangelog, port: int = 0) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    def describe(self) -> str:
+        others = "; others skipped" if self.skips else ""
+        return f"FromChangelog({self.op}: {_codes(self.codes)}{others})"
 
+    compute_text = "the kinds of rows from a column"
 
-@reads_before.register
-def _(node: ToChangelog, above: bool, port: int = 0) -> bool:
-    """A deleted row is shown with all its fields."""
-    kinds = {kind for kind, _ in node.codes}
-    return bool(kinds & {RowKind.UPDATE_BEFORE, RowKind.DELETE})
-
-
-@reads_before.register
-def _(node: FromChangelog, above: bool, port: int = 0) -> bool:
-    return False
-
-
-@taken_by.register
-def _(node: FromChangelog) -> str:
-    return "FROM_CHANGELOG"
-
-
-@made_by.register
-def _(node: FromChangelog) -> str:
-    return "FROM_CHANGELOG"
-
-
-@unique_keys.register
-def _(node: ToChangelog) -> frozenset[frozenset[str]]:
-    return frozenset()
-
-
-@unique_keys.register
-@upsert_keys.register
-def _(node: FromChangelog) -> frozenset[frozenset[str]]:
-    return frozenset({frozenset(node.keys)} if node.keys else ())
-
-
-@window_of.register
-def _(node: ToChangelog) -> WindowInfo | None:
-    return window_of(node.input)
-
-
-# --- rules ----------------------------------------------------------------------------------------------------
-
-
-@pruned.register
-def _(node: ToChangelog, required: Names) -> Node:
-    below = required - {node.op} or frozenset({node.input.schema[0].name})
-    return replace(node, input=pruned(node.input, below))
-
-
-@pruned.register
-def _(node: FromChangelog, required: Names) -> Node:
-    """One field stays beside the operation."""
-    kept = required | set(node.keys) or frozenset({f.name for f in node.schema[:1]})
-    return replace(node, input=pruned(node.input, kept | {node.op}))
+    @property
+    def column_provenance(self) -> Provenance:
+        return {name: text for name, text in self.input.column_provenance.items() if name != self.op}
 
 
 # --- texts ----------------------------------------------------------------------------------------------------
@@ -141,37 +129,3 @@ def _(node: FromChangelog, required: Names) -> Node:
 
 def _codes(codes: Codes) -> str:
     return ", ".join(f"{kind.value} '{code}'" for kind, code in codes)
-
-
-@describe.register
-def _(node: ToChangelog) -> str:
-    return f"ToChangelog({node.op}: {_codes(node.codes)})"
-
-
-@describe.register
-def _(node: FromChangelog) -> str:
-    others = "; others skipped" if node.skips else ""
-    return f"FromChangelog({node.op}: {_codes(node.codes)}{others})"
-
-
-@computed.register
-def _(node: ToChangelog) -> str:
-    return "the kinds of rows as a column"
-
-
-@computed.register
-def _(node: FromChangelog) -> str:
-    return "the kinds of rows from a column"
-
-
-# --- checkpoints ----------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: ToChangelog) -> Meanings:
-    return {**names_of(node.input), node.op: f"kind of change ({_codes(node.codes)})"}
-
-
-@names_of.register
-def _(node: FromChangelog) -> Meanings:
-    return {name: text for name, text in names_of(node.input).items() if name != node.op}

@@ -6,21 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import taken_by, why_inserts_only
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, keeps_state, unique_keys, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -37,111 +28,68 @@ class CurrentWatermark(Unary):
     def schema(self) -> Schema:
         return (*self.input.schema, self.output)
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    # It keeps no row, but Spark tells the watermark to operators with state alone.
+    keeps_state = True
 
+    awaited_domains = frozenset({TimeDomain.EVENT, TimeDomain.INGESTION})
 
-@keeps_state.register
-def _(node: CurrentWatermark) -> bool:
-    """It keeps no row, but Spark tells the watermark to operators with state alone."""
-    return True
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.input.unique_keys
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
-@awaited_by.register
-def _(node: CurrentWatermark) -> frozenset[TimeDomain]:
-    return frozenset({TimeDomain.EVENT, TimeDomain.INGESTION})
+    # --- changes ----------------------------------------------------------------------------------------------
 
+    consumer_name = "CURRENT_WATERMARK"
 
-@unique_keys.register
-def _(node: CurrentWatermark) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input)
+    why_inserts_only = "a row that is taken back would come with another watermark than before"
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@window_of.register
-def _(node: CurrentWatermark) -> WindowInfo | None:
-    return window_of(node.input)
+    def pruned(self, required: FieldNames) -> Node:
+        if self.output.name not in required:
+            return self.input.pruned(required)
+        return replace(self, input=self.input.pruned((required - {self.output.name}) | {self.time}))
 
+    def passes_filter(self, read: set[str]) -> bool:
+        return self.output.name not in read
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return (needed - {self.output.name}) | {self.time}
 
+    # --- texts ------------------------------------------------------------------------------------------------
 
-@taken_by.register
-def _(node: CurrentWatermark) -> str:
-    return "CURRENT_WATERMARK"
+    def describe(self) -> str:
+        return f"CurrentWatermark({self.time} AS {self.output.name})"
 
+    kernel_text = "that tells rows the watermark"
 
-@why_inserts_only.register
-def _(node: CurrentWatermark) -> str | None:
-    return "a row that is taken back would come with another watermark than before"
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    # None: rows stay in the order in which they came.
+    exchange_keys = ()
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    columnar_only_clause = "CURRENT_WATERMARK"
 
+    # --- state ------------------------------------------------------------------------------------------------
 
-@pruned.register
-def _(node: CurrentWatermark, required: Names) -> Node:
-    if node.output.name not in required:
-        return pruned(node.input, required)
-    return replace(node, input=pruned(node.input, (required - {node.output.name}) | {node.time}))
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, self.output.name: f"CURRENT_WATERMARK({below[self.time]})"}
 
+    state_title = ("watermark", "CURRENT_WATERMARK")
 
-@passes.register
-def _(node: CurrentWatermark, read: set[str]) -> bool:
-    return node.output.name not in read
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield from ()
 
-
-@needed_below.register
-def _(node: CurrentWatermark, needed: Names) -> Names:
-    return (needed - {node.output.name}) | {node.time}
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: CurrentWatermark) -> str:
-    return f"CurrentWatermark({node.time} AS {node.output.name})"
-
-
-@kernel.register
-def _(node: CurrentWatermark) -> str:
-    return "that tells rows the watermark"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: CurrentWatermark) -> tuple[str, ...]:
-    """None: rows stay in the order in which they came."""
-    return ()
-
-
-@only_columnar.register
-def _(node: CurrentWatermark) -> str | None:
-    return "CURRENT_WATERMARK"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: CurrentWatermark) -> Meanings:
-    below = names_of(node.input)
-    return {**below, node.output.name: f"CURRENT_WATERMARK({below[node.time]})"}
-
-
-@title_of.register
-def _(node: CurrentWatermark) -> tuple[str, str]:
-    return "watermark", "CURRENT_WATERMARK"
-
-
-@kept.register
-def _(node: CurrentWatermark) -> Iterator[Kept]:
-    yield from ()
-
-
-@state_facts.register
-def _(node: CurrentWatermark) -> Iterator[tuple[str, str]]:
-    """Nothing is kept."""
-    yield from ()
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        """Nothing is kept."""
+        yield from ()

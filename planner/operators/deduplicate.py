@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
+from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.naming import Names as Unique
-from sqlstream.planner.naming import passed
-from sqlstream.planner.nodes import Node, Project, Unary
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -53,141 +37,105 @@ class Deduplicate(Unary):
     def timed(self) -> bool:
         return self.domain is not TimeDomain.PROCESSING
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
 
-@keeps_state.register
-def _(node: Deduplicate) -> bool:
-    return True
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.input.unique_keys | self.upsert_keys
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
-@uses_processing_time.register
-def _(node: Deduplicate) -> bool:
-    return node.ttl_ms > 0
+    # --- changes ----------------------------------------------------------------------------------------------
 
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        return ALL_KINDS - {RowKind.DELETE} if self.last or self.timed else APPEND_ONLY
 
-@unique_keys.register
-def _(node: Deduplicate) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input) | upsert_keys(node)
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        return frozenset({frozenset(self.keys)}) if self.keys else frozenset()
 
+    consumer_name = "a first or last row"
 
-@window_of.register
-def _(node: Deduplicate) -> WindowInfo | None:
-    return window_of(node.input)
+    @property
+    def producer_name(self) -> str:
+        return f"the {'last' if self.last else 'first'} rows of keys"
 
+    append_only_hint = (
+        "take the first row in the order of event time, or of windows, by PARTITION BY window_start, window_end"
+    )
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def append_only_variant(self) -> Node | None:
+        """The first row in event time is final when the watermark has passed it."""
+        if self.last:
+            return None
+        number = Unique(f.name for f in self.schema).unique("number")
+        best = TopN(self.input, self.keys, (Sorted(self.time),), ROW_NUMBER, 1, 1, number).append_only_variant()
+        return None if best is None else Project(best, tuple(field.as_item for field in self.schema))
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@changelog_mode.register
-def _(node: Deduplicate) -> frozenset[RowKind]:
-    return ALL_KINDS - {RowKind.DELETE} if node.last or node.timed else APPEND_ONLY
+    def pruned(self, required: FieldNames) -> Node:
+        time = {self.time} if self.timed else set()
+        return replace(self, input=self.input.pruned(required | set(self.keys) | time))
 
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still is the first, or the last."""
+        return bool(read) and read <= set(self.keys)
 
-@upsert_keys.register
-def _(node: Deduplicate) -> frozenset[frozenset[str]]:
-    return frozenset({frozenset(node.keys)}) if node.keys else frozenset()
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        ttl = f"; forgets keys after {readable(self.ttl_ms)}" if self.ttl_ms else ""
+        keys = f"keys {', '.join(self.keys)}; " if self.keys else ""
+        order = f"in order of {self.time}" if self.timed else "as they come"
+        return f"Deduplicate({keys}{'last' if self.last else 'first'} row {order}{ttl})"
 
-@taken_by.register
-def _(node: Deduplicate) -> str:
-    return "a first or last row"
+    @property
+    def kernel_text(self) -> str:
+        return "of the keys that came" if self.changelog_mode == APPEND_ONLY else "of one row of each key"
 
+    # --- what runs --------------------------------------------------------------------------------------------
 
-@made_by.register
-def _(node: Deduplicate) -> str:
-    return f"the {'last' if node.last else 'first'} rows of keys"
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
+    def fields_read(self, port: int = 0) -> FieldsRead:
+        return FieldsRead(tuple(f.name for f in self.input.schema), self.keys, self.time if self.timed else None)
 
-@instead_of.register
-def _(node: Deduplicate) -> str:
-    return "take the first row in the order of event time, or of windows, by PARTITION BY window_start, window_end"
+    columnar_only_clause = "the first or last row of each key"
 
+    # --- state ------------------------------------------------------------------------------------------------
 
-@with_inserts.register
-def _(node: Deduplicate) -> Node | None:
-    """The first row in event time is final when the watermark has passed it."""
-    if node.last:
-        return None
-    number = Unique(f.name for f in node.schema).unique("number")
-    best = with_inserts(TopN(node.input, node.keys, (Sorted(node.time),), ROW_NUMBER, 1, 1, number))
-    return None if best is None else Project(best, tuple(map(passed, node.schema)))
+    @property
+    def column_provenance(self) -> Provenance:
+        return self.input.column_provenance
 
+    state_title = ("deduplication", "the deduplication")
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        yield "row", "last" if self.last else "first"
+        yield "order", names[self.time] if self.timed else "as rows come"
+        if self.changelog_mode != APPEND_ONLY:
+            yield "columns", self.input.rows_fact
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-
-@pruned.register
-def _(node: Deduplicate, required: Names) -> Node:
-    time = {node.time} if node.timed else set()
-    return replace(node, input=pruned(node.input, required | set(node.keys) | time))
-
-
-@passes.register
-def _(node: Deduplicate, read: set[str]) -> bool:
-    """UNSAFE but on keys: a filtered row still is the first, or the last."""
-    return bool(read) and read <= set(node.keys)
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: Deduplicate) -> str:
-    ttl = f"; forgets keys after {readable(node.ttl_ms)}" if node.ttl_ms else ""
-    keys = f"keys {', '.join(node.keys)}; " if node.keys else ""
-    order = f"in order of {node.time}" if node.timed else "as they come"
-    return f"Deduplicate({keys}{'last' if node.last else 'first'} row {order}{ttl})"
-
-
-@kernel.register
-def _(node: Deduplicate) -> str:
-    return "of the keys that came" if changelog_mode(node) == APPEND_ONLY else "of one row of each key"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: Deduplicate) -> tuple[str, ...]:
-    return node.keys
-
-
-@fields_read.register
-def _(node: Deduplicate, port: int = 0) -> FieldsRead:
-    return FieldsRead(tuple(f.name for f in node.input.schema), node.keys, node.time if node.timed else None)
-
-
-@only_columnar.register
-def _(node: Deduplicate) -> str | None:
-    return "the first or last row of each key"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: Deduplicate) -> Meanings:
-    return names_of(node.input)
-
-
-@title_of.register
-def _(node: Deduplicate) -> tuple[str, str]:
-    return "deduplication", "the deduplication"
-
-
-@state_facts.register
-def _(node: Deduplicate) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.keys, names)
-    yield "row", "last" if node.last else "first"
-    yield "order", names[node.time] if node.timed else "as rows come"
-    if changelog_mode(node) != APPEND_ONLY:
-        yield "columns", rows_fact(node.input)
-    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: Deduplicate) -> Iterator[Kept]:
-    yield Kept("a row of each key" if node.timed or node.last else "each key", after(node.ttl_ms, "its row came"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription(
+            "a row of each key" if self.timed or self.last else "each key", expiry_text(self.ttl_ms, "its row came")
+        )

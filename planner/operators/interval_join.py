@@ -6,20 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.clocks import held_back_ms, told_time
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import acts_by_clock, awaited_by, is_joint, uses_processing_time
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import FieldsRead, StateDescription
 
 
 @dataclass(frozen=True)
@@ -49,64 +42,67 @@ class IntervalJoin(Join):
     def by_clock(self) -> bool:
         return self.domain is TimeDomain.PROCESSING
 
+    def pruned(self, required: FieldNames) -> Node:
+        return self.pruned_below(required | self.read | {self.left_time, self.right_time})
 
-@pruned.register
-def _(node: IntervalJoin, required: Names) -> Node:
-    return pruned_below(node, required | node.read | {node.left_time, node.right_time})
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.left_time, self.right_time}
 
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.domain is TimeDomain.EVENT
 
-@needed_below.register
-def _(node: IntervalJoin, needed: Names) -> Names:
-    return needed | {node.left_time, node.right_time}
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({self.domain})
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.by_clock
 
-@is_joint.register
-def _(node: IntervalJoin) -> bool:
-    return node.domain is TimeDomain.EVENT
+    @property
+    def emits_ahead_of_clock(self) -> bool:
+        return self.uses_processing_time
 
+    @property
+    @cached_per_node
+    def watermark_held_back_ms(self) -> int:
+        """A row meets partners that are older than itself by as much as the bounds allow, as in Flink."""
+        older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
+        return max(child.watermark_held_back_ms for child in self.inputs) - (-older_us // 1000)
 
-@awaited_by.register
-def _(node: IntervalJoin) -> frozenset[TimeDomain]:
-    return frozenset({node.domain})
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    def watermark_field(self, port: int = 0) -> str | None:
+        return None if self.by_clock else self.times[port]
 
-@uses_processing_time.register
-@acts_by_clock.register
-def _(node: IntervalJoin) -> bool:
-    return node.by_clock
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        return None if self.by_clock else self.fields_of_side(port, self.times[port])
 
+    # --- texts and state --------------------------------------------------------------------------------------
 
-@held_back_ms.register
-def _(node: IntervalJoin) -> int:
-    """A row meets partners that are older than itself by no more than the bounds say, as Flink delays its watermark."""
-    older_us = 0 if node.by_clock else max(node.upper_us, -node.lower_us, 0)
-    return max(map(held_back_ms, node.inputs)) - (-older_us // 1000)
+    def describe(self) -> str:
+        return f"IntervalJoin({self.kind.value}; {' AND '.join([*self.equalities_text, self.bounds_text])})"
 
+    @property
+    def bounds_text(self) -> str:
+        lower, upper = (_moved(self.right_time, bound) for bound in (self.lower_us, self.upper_us))
+        return f"{self.left_time} BETWEEN {lower} AND {upper}"
 
-# --- what runs ------------------------------------------------------------------------------------------------
+    kernel_text = "that keeps the rows of both sides as long as partners may come"
 
+    state_title = ("interval join", "join")
 
-@told_time.register
-def _(node: IntervalJoin, port: int = 0) -> str | None:
-    return None if node.by_clock else node.times[port]
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from self.join_facts()
+        yield "time of the left side", self.left.column_provenance[self.left_time]
+        yield "time of the right side", self.right.column_provenance[self.right_time]
+        yield "bounds", f"{self.lower_us} to {self.upper_us} microseconds"
+        yield "kind of time", self.domain.value
 
-
-@fields_read.register
-def _(node: IntervalJoin, port: int = 0) -> FieldsRead | None:
-    return None if node.by_clock else fields_of_side(node, port, node.times[port])
-
-
-# --- texts and state ------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: IntervalJoin) -> str:
-    return f"IntervalJoin({node.kind.value}; {' AND '.join([*equalities_text(node), bounds_text(node)])})"
-
-
-def bounds_text(node: IntervalJoin) -> str:
-    lower, upper = (_moved(node.right_time, bound) for bound in (node.lower_us, node.upper_us))
-    return f"{node.left_time} BETWEEN {lower} AND {upper}"
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        passes = "the clock passes" if self.by_clock else "the watermark passes"
+        yield StateDescription("the rows of both sides", f"{passes} the bounds within which a partner may come")
 
 
 def _moved(time: str, us: int) -> str:
@@ -116,28 +112,3 @@ def _moved(time: str, us: int) -> str:
     whole, rest = divmod(abs(us), 1000)
     parts = ([readable(whole)] if whole else []) + ([f"{rest}us"] if rest else [])
     return " ".join([time, sign, *parts])
-
-
-@kernel.register
-def _(node: IntervalJoin) -> str:
-    return "that keeps the rows of both sides as long as partners may come"
-
-
-@title_of.register
-def _(node: IntervalJoin) -> tuple[str, str]:
-    return "interval join", "join"
-
-
-@state_facts.register
-def _(node: IntervalJoin) -> Iterator[tuple[str, str]]:
-    yield from join_facts(node)
-    yield "time of the left side", names_of(node.left)[node.left_time]
-    yield "time of the right side", names_of(node.right)[node.right_time]
-    yield "bounds", f"{node.lower_us} to {node.upper_us} microseconds"
-    yield "kind of time", node.domain.value
-
-
-@kept.register
-def _(node: IntervalJoin) -> Iterator[Kept]:
-    passes = "the clock passes" if node.by_clock else "the watermark passes"
-    yield Kept("the rows of both sides", f"{passes} the bounds within which a partner may come")

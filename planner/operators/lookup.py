@@ -8,33 +8,25 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
-from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
-from sqlstream.planner.explain.advice import Topic, remarks
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
+from sqlstream.planner.durations import readable
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.folding import folded, folded_item, is_boolean
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
+from sqlstream.planner.operators.lookup_text import comparison_text, options_text
 from sqlstream.planner.properties import (
+    Accepts,
     ArrivalOrder,
+    StateDescription,
+    Topic,
+    WaitsFor,
     WindowInfo,
-    arrival_order,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    side_table,
-    table_read,
-    unique_keys,
-    uses_processing_time,
-    window_of,
+    expiry_text,
 )
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts
-from sqlstream.planner.rules.fold_constants import folded, folded_item, is_boolean, with_folded
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.push_lookup_filters import Accepts, Columns, comparisons, with_filters
+from sqlstream.planner.provenance import Provenance, traced
+from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, sql
+from sqlstream.planner.rules.push_lookup_filters import Columns, comparisons
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 
@@ -80,208 +72,281 @@ class Lookup(Unary):
         added = (Field(o.name, o.type, self.outer or o.nullable) for o in self.outputs)
         return (*self.input.schema, *added)
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    @property
+    def remembers_answers(self) -> bool:
+        """Rows of the input may be retracted: the answers that they came with are kept for that."""
+        return self.input.changelog_mode != APPEND_ONLY
+
+    @property
+    def row_identity(self) -> tuple[str, ...]:
+        """The fields that tell which row is retracted: the clock may have moved on since it came."""
+        return tuple(field.name for field in self.input.schema if field.time is not TimeDomain.PROCESSING)
+
+    @property
+    def answer_key(self) -> tuple[str, ...]:
+        """The fields in which a row equals the rows that retract it, and those that replace it where that is known."""
+        keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
+        return tuple(sorted(keys[0])) if keys else self.row_identity
+
+    @property
+    def keeps_state(self) -> bool:
+        return self.options.defers or self.remembers_answers
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        return not self.keeps_state
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """Answers must be forgotten."""
+        return self.ttl_ms > 0
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        """A lookup by the whole primary key finds at most one row."""
+        key = self.source.primary_key if isinstance(self.source, Table) else ()
+        is_by_key = bool(key) and set(key) <= {k.name for k in self.keys}
+        return self.input.unique_keys if is_by_key else frozenset()
+
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        """In order per key is not the order of the input either."""
+        if self.remembers_answers:
+            return ArrivalOrder.MIXED
+        return self.input.arrival_order if self.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
+
+    @property
+    def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
+        names = (*(key.name for key in self.keys), *(field.name for field in self.read))
+        return (self.source, names) if isinstance(self.source, Table) else None
+
+    @property
+    def side_table(self) -> Table | None:
+        return self.failed.table if self.failed is not None else None
+
+    def remarks(self) -> Iterator[tuple[Topic, str]]:
+        if not self.options.asynchronous:
+            text = f'"{self.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'
+            yield Topic.ONE_AT_A_TIME, text
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def with_constants_folded(self) -> Node:
+        condition = folded(self.condition) if self.condition is not None else None
+        rest = None if condition is not None and is_boolean(condition, True) else condition
+        keys, outputs = tuple(map(folded_item, self.keys)), tuple(map(folded_item, self.outputs))
+        return replace(self, keys=keys, outputs=outputs, condition=rest)
+
+    def pruned(self, required: FieldNames) -> Node:
+        wanted = required | columns_of(self.condition) if self.condition is not None else required
+        # Rows are counted by what is left, so one output stays; a key is known without reading more.
+        outputs = tuple(o for o in self.outputs if o.name in wanted) or (self._cheapest_output,)
+        read = frozenset().union(*(columns_of(o.expression) for o in outputs))
+        asked = frozenset().union(*(columns_of(k.expression) for k in self.keys))
+        failed = frozenset().union(*(columns_of(v) for v in self.failed.values)) if self.failed else frozenset()
+        below = ((wanted - {o.name for o in self.outputs}) | asked | failed) - {LOOKUP_ERROR}
+        rebuilt = replace(self, outputs=outputs, read=tuple(f for f in self.read if f.name in read))
+        return replace(rebuilt, input=self.input.pruned(below))
+
+    @property
+    def _cheapest_output(self) -> Item:
+        keys = {k.name for k in self.keys}
+        return next((o for o in self.outputs if columns_of(o.expression) <= keys), self.outputs[0])
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
+        return not self.outer or not read & {o.name for o in self.outputs}
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        """Rows that the left side alone rules out are not asked for; the others are part of ON."""
+        added = {o.name for o in self.outputs}
+        below = [c for c in conditions if not columns_of(c) & added]
+        rest = [c for c in conditions if columns_of(c) & added]
+        given = conjuncts(self.condition) if self.condition is not None else []
+        together = conjunction([*given, *rest]) if given or rest else None
+        return replace(self, input=push(self.input, below) if below else self.input, condition=together)
+
+    def with_lookup_filters(self, accepts: Accepts) -> Node:
+        if self.condition is None or not isinstance(self.source, Table):
+            return self
+        table, columns = self.source, self._columns_by_output
+        filters, kept = list(self.filters), list[exp.Expression]()
+        for condition in conjuncts(self.condition):
+            pushed = comparisons(condition, columns)
+            if pushed and all(accepts(table, c) for c in pushed):
+                filters += [c for c in pushed if c not in filters]
+            else:
+                kept.append(condition)
+        return replace(self, filters=tuple(filters), condition=conjunction(kept) if kept else None)
+
+    @property
+    def _columns_by_output(self) -> Columns:
+        types = {f.name: f.type for f in self.read}
+        columns = ((o.name, o.expression.name) for o in self.outputs if isinstance(o.expression, exp.Column))
+        return {output: (column, types[column]) for output, column in columns}
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        added = {o.name: f"{self.source.name}.{sql(o.expression)}" for o in self.outputs}
+        return {**self.input.column_provenance, **added}
+
+    @property
+    def state_title(self) -> tuple[str, str]:
+        title = "lookup over changes" if self.remembers_answers else "lookup that defers rows"
+        return title, f'lookup in "{self.source.name}"'
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "table", self.source.name
+        yield "keys", ", ".join(f"{k.name} = {traced(k.expression, names)} {k.type}" for k in self.keys)
+        yield "columns that are read", ", ".join(f"{f.name} {f.type}" for f in self.read)
+        yield "order", self.options.order.name
+        yield "columns", self.input.rows_fact
+        if self.remembers_answers:
+            yield "rows", f"told apart by {', '.join(names[name] for name in self.row_identity)}"
+            yield "key", ", ".join(names[name] for name in self.answer_key)
+            yield "forgets", "answers after a time" if self.ttl_ms else "nothing"
+            yield "defers", "rows without an answer" if self.options.defers else "nothing"
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        """What is found for a row need not be what was found for the one that it takes the place of."""
+        return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.remembers_answers else APPEND_ONLY
+
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        """Changes of a key follow each other in the key group of the rows."""
+        keys = self.unique_keys
+        return frozenset(key for key in keys if key >= set(self.answer_key)) if self.remembers_answers else keys
+
+    @property
+    def consumer_name(self) -> str:
+        return f'a lookup in "{self.source.name}"'
+
+    @property
+    def producer_name(self) -> str:
+        return self.consumer_name
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.options.defers:
+            yield StateDescription("rows whose lookup was deferred", "they are answered")
+        if self.remembers_answers:
+            yield StateDescription(
+                "the answers of rows that may be retracted", expiry_text(self.ttl_ms, "the row came")
+            )
+
+    @property
+    def asked_together(self) -> tuple[Lookup, ...]:
+        """Adjacent lookups, of which none needs what another one adds. One with state is alone."""
+        group, read = [self], self._key_fields
+        while not self.keeps_state and isinstance(below := group[-1].input, Lookup) and not below.keeps_state:
+            if not read.isdisjoint(output.name for output in below.outputs):
+                break
+            group.append(below)
+            read |= below._key_fields
+        return tuple(reversed(group))
+
+    @property
+    def _key_fields(self) -> set[str]:
+        return set().union(*(columns_of(key.expression) for key in self.keys))
+
+    @property
+    def compute_text(self) -> str:
+        group = self.asked_together
+        together = f"{len(group)} lookups asked together: " if len(group) > 1 else ""
+        return f"{together}{group[0]._request_text}, {self._answers_text(group)}"
+
+    def _answers_text(self, group: tuple[Lookup, ...]) -> str:
+        aside = any(lookup.failed is not None for lookup in group)
+        return f"explode of the answers{', failed rows aside' if aside else ''}"
+
+    @property
+    def _request_text(self) -> str:
+        options = self.options
+        how = f"up to {options.capacity} at the same time per task" if options.asynchronous else "one after the other"
+        return f"keys, mapInArrow that asks for them {how}"
+
+    # --- those with state -------------------------------------------------------------------------------------
+
+    queries_external_source = True
+
+    @property
+    def waits_for(self) -> WaitsFor | None:
+        return WaitsFor.ANSWERS if self.options.defers else None
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        """Rows in order wait for each other, whatever their keys; changes are in order by row."""
+        if self.remembers_answers:
+            return self.answer_key
+        return () if self.options.order is Order.ORDERED else tuple(key.name for key in self.keys)
+
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        return self.options.order is Order.ORDERED or self.remembers_answers
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return "ON TIMEOUT DEFER" if self.options.defers else "a lookup for rows that are retracted"
+
+    @property
+    def before_exchange_text(self) -> str | None:
+        return self._request_text
+
+    @property
+    def kernel_text(self) -> str:
+        waits = "keeps rows until they are answered" if self.options.defers else ""
+        keeps = "remembers the answers of rows that may be retracted" if self.remembers_answers else ""
+        return f"that {' and '.join(filter(None, (waits, keeps)))}"
+
+    @property
+    def after_kernel_text(self) -> str | None:
+        return self._answers_text((self,))
+
+    def describe(self) -> str:
+        return f"Lookup({'; '.join(self._parts)})"
+
+    @property
+    def _parts(self) -> list[str]:
+        """``c on id = who``, pushed filters, outputs, the rest of ON, and the options."""
+        kind = "" if isinstance(self.source, Table) else "function "
+        keys = ", ".join(f"{k.name} = {sql(k.expression)}" for k in self.keys)
+        parts = [f"{kind}{self.source.name} on {keys}"]
+        if self.filters:
+            parts.append(f"where {' and '.join(map(comparison_text, self.filters))}")
+        parts.append(", ".join(output.text for output in self.outputs))
+        if self.condition is not None:
+            parts.append(f"if {sql(self.condition)}")
+        if self.outer:
+            parts.append("outer")
+        if self.ttl_ms:
+            parts.append(f"forgets answers after {readable(self.ttl_ms)}")
+        return [*parts, *options_text(self.options, self.failed.table.name if self.failed else "")]
 
 
-def remembers(node: Lookup) -> bool:
-    """Rows of the input may be retracted: the answers that they came with are kept for that."""
-    return changelog_mode(node.input) != APPEND_ONLY
+def lookup_nodes(plan: Node) -> Iterator[Lookup]:
+    """The lookups of a plan, top down."""
+    return (node for node in plan.walk() if isinstance(node, Lookup))
 
 
-def told_apart_by(node: Lookup) -> tuple[str, ...]:
-    """The fields that tell which row is retracted: the clock may have moved on since it came."""
-    return tuple(field.name for field in node.input.schema if field.time is not TimeDomain.PROCESSING)
-
-
-def remembered_by(node: Lookup) -> tuple[str, ...]:
-    """The fields whose values are those of a row and of all that retract it, or take its place where that is known."""
-    keys = sorted(upsert_keys(node.input), key=lambda key: (len(key), sorted(key)))
-    return tuple(sorted(keys[0])) if keys else told_apart_by(node)
-
-
-@keeps_state.register
-def _(node: Lookup) -> bool:
-    return node.options.defers or remembers(node)
-
-
-@is_joint.register
-def _(node: Lookup) -> bool:
-    return not keeps_state(node)
-
-
-@uses_processing_time.register
-def _(node: Lookup) -> bool:
-    """Answers must be forgotten."""
-    return node.ttl_ms > 0
-
-
-@window_of.register
-def _(node: Lookup) -> WindowInfo | None:
-    return window_of(node.input)
-
-
-@unique_keys.register
-def _(node: Lookup) -> frozenset[frozenset[str]]:
-    """A lookup by the whole primary key finds at most one row."""
-    key = node.source.primary_key if isinstance(node.source, Table) else ()
-    is_by_key = bool(key) and set(key) <= {k.name for k in node.keys}
-    return unique_keys(node.input) if is_by_key else frozenset()
-
-
-@arrival_order.register
-def _(node: Lookup) -> ArrivalOrder:
-    """In order per key is not the order of the input either."""
-    if remembers(node):
-        return ArrivalOrder.MIXED
-    return arrival_order(node.input) if node.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
-
-
-@table_read.register
-def _(node: Lookup) -> tuple[Table, tuple[str, ...]] | None:
-    names = (*(key.name for key in node.keys), *(field.name for field in node.read))
-    return (node.source, names) if isinstance(node.source, Table) else None
-
-
-@side_table.register
-def _(node: Lookup) -> Table | None:
-    return node.failed.table if node.failed is not None else None
-
-
-@remarks.register
-def _(node: Lookup) -> Iterator[tuple[Topic, str]]:
-    if not node.options.asynchronous:
-        text = f'"{node.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'
-        yield Topic.ONE_AT_A_TIME, text
-
-
-# --- rules ----------------------------------------------------------------------------------------------------
-
-
-@with_folded.register
-def _(node: Lookup) -> Node:
-    condition = folded(node.condition) if node.condition is not None else None
-    rest = None if condition is not None and is_boolean(condition, True) else condition
-    keys, outputs = tuple(map(folded_item, node.keys)), tuple(map(folded_item, node.outputs))
-    return replace(node, keys=keys, outputs=outputs, condition=rest)
-
-
-@pruned.register
-def _(node: Lookup, required: Names) -> Node:
-    wanted = required | columns_of(node.condition) if node.condition is not None else required
-    # Rows are counted by what is left, so one output stays; a key is known without reading more.
-    outputs = tuple(o for o in node.outputs if o.name in wanted) or (_cheapest(node),)
-    read = frozenset().union(*(columns_of(o.expression) for o in outputs))
-    asked = frozenset().union(*(columns_of(k.expression) for k in node.keys))
-    failed = frozenset().union(*(columns_of(v) for v in node.failed.values)) if node.failed else frozenset()
-    below = ((wanted - {o.name for o in node.outputs}) | asked | failed) - {LOOKUP_ERROR}
-    rebuilt = replace(node, outputs=outputs, read=tuple(f for f in node.read if f.name in read))
-    return replace(rebuilt, input=pruned(node.input, below))
-
-
-def _cheapest(node: Lookup) -> Item:
-    keys = {k.name for k in node.keys}
-    return next((o for o in node.outputs if columns_of(o.expression) <= keys), node.outputs[0])
-
-
-@passes.register
-def _(node: Lookup, read: set[str]) -> bool:
-    """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
-    return not node.outer or not read & {o.name for o in node.outputs}
-
-
-@into.register
-def _(node: Lookup, conditions: Conditions) -> Node:
-    """Rows that the left side alone rules out are not asked for; the others are part of ON."""
-    added = {o.name for o in node.outputs}
-    below = [c for c in conditions if not columns_of(c) & added]
-    rest = [c for c in conditions if columns_of(c) & added]
-    given = conjuncts(node.condition) if node.condition is not None else []
-    together = conjunction([*given, *rest]) if given or rest else None
-    return replace(node, input=filtered(node.input, below) if below else node.input, condition=together)
-
-
-@with_filters.register
-def _(node: Lookup, accepts: Accepts) -> Node:
-    if node.condition is None or not isinstance(node.source, Table):
-        return node
-    table, columns = node.source, _columns(node)
-    filters, kept = list(node.filters), list[exp.Expression]()
-    for condition in conjuncts(node.condition):
-        pushed = comparisons(condition, columns)
-        if pushed and all(accepts(table, c) for c in pushed):
-            filters += [c for c in pushed if c not in filters]
-        else:
-            kept.append(condition)
-    return replace(node, filters=tuple(filters), condition=conjunction(kept) if kept else None)
-
-
-def _columns(node: Lookup) -> Columns:
-    types = {f.name: f.type for f in node.read}
-    columns = ((o.name, o.expression.name) for o in node.outputs if isinstance(o.expression, exp.Column))
-    return {output: (column, types[column]) for output, column in columns}
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: Lookup) -> Meanings:
-    added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
-    return {**names_of(node.input), **added}
-
-
-@title_of.register
-def _(node: Lookup) -> tuple[str, str]:
-    title = "lookup over changes" if remembers(node) else "lookup that defers rows"
-    return title, f'lookup in "{node.source.name}"'
-
-
-@state_facts.register
-def _(node: Lookup) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "table", node.source.name
-    yield "keys", ", ".join(f"{k.name} = {meaning(k.expression, names)} {k.type}" for k in node.keys)
-    yield "columns that are read", ", ".join(f"{f.name} {f.type}" for f in node.read)
-    yield "order", node.options.order.name
-    yield "columns", rows_fact(node.input)
-    if remembers(node):
-        yield "rows", f"told apart by {', '.join(names[name] for name in told_apart_by(node))}"
-        yield "key", ", ".join(names[name] for name in remembered_by(node))
-        yield "forgets", "answers after a time" if node.ttl_ms else "nothing"
-        yield "defers", "rows without an answer" if node.options.defers else "nothing"
-
-
-# --- changes --------------------------------------------------------------------------------------------------
-
-
-@changelog_mode.register
-def _(node: Lookup) -> frozenset[RowKind]:
-    """What is found for a row need not be what was found for the one that it takes the place of."""
-    return frozenset({RowKind.INSERT, RowKind.DELETE}) if remembers(node) else APPEND_ONLY
-
-
-@takes_changes.register
-def _(node: Lookup, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS
-
-
-@upsert_keys.register
-def _(node: Lookup) -> frozenset[frozenset[str]]:
-    """Changes of a key follow each other in the key group of the rows."""
-    keys = unique_keys(node)
-    return frozenset(key for key in keys if key >= set(remembered_by(node))) if remembers(node) else keys
-
-
-@taken_by.register
-@made_by.register
-def _(node: Lookup) -> str:
-    return f'a lookup in "{node.source.name}"'
-
-
-@kept.register
-def _(node: Lookup) -> Iterator[Kept]:
-    if node.options.defers:
-        yield Kept("rows whose lookup was deferred", "they are answered")
-    if remembers(node):
-        yield Kept("the answers of rows that may be retracted", after(node.ttl_ms, "the row came"))
+def failed_marker(table: Table, number: int) -> str:
+    """What LATE_TABLE says of the failed rows of the lookup with a number."""
+    return f"lookup/{number}/{table.name}"

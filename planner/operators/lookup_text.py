@@ -1,42 +1,10 @@
-"""What a lookup asks and how, in words. Options of tables are never shown: they may hold secrets."""
+"""The options of lookups in words. Options of tables are never shown: they may hold secrets."""
 
 from __future__ import annotations
 
-from sqlstream.planner.catalog import Table
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.nodes import Item
-from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
 from sqlstream.udfs.lookup.source import Comparison
-
-
-@describe.register
-def _(node: Lookup) -> str:
-    return f"Lookup({'; '.join(_parts(node))})"
-
-
-def _parts(node: Lookup) -> list[str]:
-    """``c on id = who``, pushed filters, outputs, the rest of ON, and the options."""
-    kind = "" if isinstance(node.source, Table) else "function "
-    keys = ", ".join(f"{k.name} = {sql(k.expression)}" for k in node.keys)
-    parts = [f"{kind}{node.source.name} on {keys}"]
-    if node.filters:
-        parts.append(f"where {' and '.join(map(comparison_text, node.filters))}")
-    parts.append(", ".join(map(_output, node.outputs)))
-    if node.condition is not None:
-        parts.append(f"if {sql(node.condition)}")
-    if node.outer:
-        parts.append("outer")
-    if node.ttl_ms:
-        parts.append(f"forgets answers after {readable(node.ttl_ms)}")
-    return [*parts, *options_text(node.options, node.failed.table.name if node.failed else "")]
-
-
-def _output(item: Item) -> str:
-    text = sql(item.expression)
-    return text if text == item.name else f"{text} AS {item.name}"
 
 
 def comparison_text(comparison: Comparison) -> str:

@@ -9,35 +9,15 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
+from sqlstream.planner.fields import Field, FieldNames, Schema
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.physical.clocks import WaitsFor, told_time, waiting_for
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below, without_unused
-from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.skipping import Skip
+from sqlstream.planner.properties import StateDescription, WaitsFor
+from sqlstream.planner.provenance import Provenance, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of, sql
+from sqlstream.udfs.match.automaton import Automaton, Skip
 
 
 @dataclass(frozen=True)
@@ -93,104 +73,123 @@ class MatchRecognize(Unary):
         read = frozenset[str]().union(*map(columns_of, values))
         return read | {*self.keys, self.time, *(tie.name for tie in self.ties)}
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.domain is TimeDomain.EVENT and not self.holds
 
-@keeps_state.register
-def _(node: MatchRecognize) -> bool:
-    return True
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({self.domain}) if self.domain is TimeDomain.EVENT else frozenset()
 
+    @property
+    def uses_processing_time(self) -> bool:
+        """WITHIN, and the end of the input, decide open matches."""
+        return self.domain is TimeDomain.PROCESSING
 
-@is_joint.register
-def _(node: MatchRecognize) -> bool:
-    return node.domain is TimeDomain.EVENT and not node.holds
+    unique_keys = frozenset()
 
+    # --- changes ----------------------------------------------------------------------------------------------
 
-@awaited_by.register
-def _(node: MatchRecognize) -> frozenset[TimeDomain]:
-    return frozenset({node.domain}) if node.domain is TimeDomain.EVENT else frozenset()
+    changelog_mode = APPEND_ONLY
 
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return APPEND_ONLY
 
-@uses_processing_time.register
-def _(node: MatchRecognize) -> bool:
-    """WITHIN, and the end of the input, decide open matches."""
-    return node.domain is TimeDomain.PROCESSING
+    prefers_inserts = True
 
+    why_inserts_only = "a row that has been matched stays in its match"
 
-@unique_keys.register
-def _(node: MatchRecognize) -> frozenset[frozenset[str]]:
-    return frozenset()
+    consumer_name = "MATCH_RECOGNIZE"
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def pruned(self, required: FieldNames) -> Node:
+        kept = replace(self, measures=tuple(m for m in self.measures if m.name in required))
+        of_rows = required & {field.name for field in self.passed} if self.all_rows else frozenset[str]()
+        return replace(kept, input=self.input.pruned(of_rows | kept.read))
 
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still stands between those of others."""
+        return bool(read) and read <= set(self.keys)
 
-@changelog_mode.register
-def _(node: MatchRecognize) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return frozenset({self.time})
 
+    def without_unused_time(self, needed: FieldNames) -> Node:
+        kept = (m if m.name in needed else replace(m, item=replace(m.item, time=None)) for m in self.measures)
+        return replace(self, measures=tuple(kept))
 
-@takes_changes.register
-def _(node: MatchRecognize, port: int = 0) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        keys = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        order = f"order {', '.join([self.time, *map(sorted_text, self.ties)])}"
+        within = f" within {readable(self.within_ms)}" if self.within_ms is not None else ""
+        pattern = f"pattern {self.pattern}{within}"
+        measures = [f"{_text(m)} AS {m.name}" for m in self.measures]
+        rows = ["all rows"] if self.all_rows else []
+        parts = [*keys, order, pattern, *_definitions(self.definitions, self.operands), f"skip {self.skip}"]
+        return f"MatchRecognize({'; '.join([*parts, *rows, *measures])})"
 
-@prefers_inserts.register
-def _(node: MatchRecognize) -> bool:
-    return True
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
-@why_inserts_only.register
-def _(node: MatchRecognize) -> str | None:
-    return "a row that has been matched stays in its match"
+    def watermark_field(self, port: int = 0) -> str | None:
+        return self.time if self.domain is TimeDomain.EVENT else None
 
+    @property
+    def waits_for(self) -> WaitsFor | None:
+        return WaitsFor.MATCHES if self.holds else None
 
-@taken_by.register
-def _(node: MatchRecognize) -> str:
-    return "MATCH_RECOGNIZE"
+    columnar_only_clause = "MATCH_RECOGNIZE"
 
+    @property
+    def kernel_text(self) -> str:
+        return f"of rows in order of time, an automaton of {len(self.automaton.variables)} places for all keys at once"
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        own = {field.name: below[field.name] for field in self.passed}
+        return {**own, **{m.name: f"{traced(m.item.expression, below)} of a match" for m in self.measures}}
 
-@pruned.register
-def _(node: MatchRecognize, required: Names) -> Node:
-    kept = replace(node, measures=tuple(m for m in node.measures if m.name in required))
-    of_rows = required & {field.name for field in node.passed} if node.all_rows else frozenset[str]()
-    return replace(kept, input=pruned(node.input, of_rows | kept.read))
+    state_title = ("MATCH_RECOGNIZE", "MATCH_RECOGNIZE")
 
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
 
-@passes.register
-def _(node: MatchRecognize, read: set[str]) -> bool:
-    """UNSAFE but on keys: a filtered row still stands between those of others."""
-    return bool(read) and read <= set(node.keys)
+        def of_input(operands: Sequence[MatchOperand]) -> list[MatchOperand]:
+            items = (replace(o.item, expression=exp.Var(this=traced(o.item.expression, names))) for o in operands)
+            return [replace(o, item=item) for o, item in zip(operands, items, strict=True)]
 
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        yield "time", names[self.time]
+        yield "kind of time", self.domain.value
+        yield (
+            "order of rows of one time",
+            ", ".join(sorted_text(replace(t, name=names[t.name])) for t in self.ties) or "as they come",
+        )
+        yield "pattern", self.pattern
+        yield "conditions", ", ".join(_definitions(self.definitions, of_input(self.operands)))
+        yield "measures", ", ".join(map(_text, of_input(self.measures)))
+        yield "rows", ", ".join(names[f.name] for f in self.passed) if self.all_rows else "one per match"
+        yield "after a match", str(self.skip)
+        yield "within", readable(self.within_ms) if self.within_ms is not None else "any time"
 
-@needed_below.register
-def _(node: MatchRecognize, needed: Names) -> Names:
-    return frozenset({node.time})
-
-
-@without_unused.register
-def _(node: MatchRecognize, needed: Names) -> Node:
-    kept = (m if m.name in needed else replace(m, item=replace(m.item, time=None)) for m in node.measures)
-    return replace(node, measures=tuple(kept))
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: MatchRecognize) -> str:
-    keys = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    order = f"order {', '.join([node.time, *map(sorted_text, node.ties)])}"
-    within = f" within {readable(node.within_ms)}" if node.within_ms is not None else ""
-    pattern = f"pattern {node.pattern}{within}"
-    measures = [f"{_text(m)} AS {m.name}" for m in node.measures]
-    rows = ["all rows"] if node.all_rows else []
-    parts = [*keys, order, pattern, *_definitions(node.definitions, node.operands), f"skip {node.skip}"]
-    return f"MatchRecognize({'; '.join([*parts, *rows, *measures])})"
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.domain is TimeDomain.EVENT:
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
+        bound = f"a match is {readable(self.within_ms)} long" if self.within_ms is not None else None
+        yield StateDescription("open matches of each key", bound)
 
 
 def _definitions(definitions: Sequence[Defined], operands: Sequence[MatchOperand]) -> Iterator[str]:
@@ -226,77 +225,3 @@ def _value_text(operand: MatchOperand) -> str:
         if not list(expression.find_all(exp.Column)) and operand.reads is Reads.ROWS:
             return f"{sql(expression)} of {operand.variable}"
     return sql(expression)
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: MatchRecognize) -> tuple[str, ...]:
-    return node.keys
-
-
-@told_time.register
-def _(node: MatchRecognize, port: int = 0) -> str | None:
-    return node.time if node.domain is TimeDomain.EVENT else None
-
-
-@waiting_for.register
-def _(node: MatchRecognize) -> WaitsFor | None:
-    return WaitsFor.MATCHES if node.holds else None
-
-
-@only_columnar.register
-def _(node: MatchRecognize) -> str | None:
-    return "MATCH_RECOGNIZE"
-
-
-@kernel.register
-def _(node: MatchRecognize) -> str:
-    return f"of rows in order of time, an automaton of {len(node.automaton.variables)} places for all keys at once"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: MatchRecognize) -> Meanings:
-    below = names_of(node.input)
-    own = {field.name: below[field.name] for field in node.passed}
-    return {**own, **{m.name: f"{meaning(m.item.expression, below)} of a match" for m in node.measures}}
-
-
-@title_of.register
-def _(node: MatchRecognize) -> tuple[str, str]:
-    return "MATCH_RECOGNIZE", "MATCH_RECOGNIZE"
-
-
-@state_facts.register
-def _(node: MatchRecognize) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-
-    def of_input(operands: Sequence[MatchOperand]) -> list[MatchOperand]:
-        items = (replace(o.item, expression=exp.Var(this=meaning(o.item.expression, names))) for o in operands)
-        return [replace(o, item=item) for o, item in zip(operands, items, strict=True)]
-
-    yield "keys", keys_fact(node.input, node.keys, names)
-    yield "time", names[node.time]
-    yield "kind of time", node.domain.value
-    yield (
-        "order of rows of one time",
-        ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
-    )
-    yield "pattern", node.pattern
-    yield "conditions", ", ".join(_definitions(node.definitions, of_input(node.operands)))
-    yield "measures", ", ".join(map(_text, of_input(node.measures)))
-    yield "rows", ", ".join(names[f.name] for f in node.passed) if node.all_rows else "one per match"
-    yield "after a match", str(node.skip)
-    yield "within", readable(node.within_ms) if node.within_ms is not None else "any time"
-
-
-@kept.register
-def _(node: MatchRecognize) -> Iterator[Kept]:
-    if node.domain is TimeDomain.EVENT:
-        yield Kept("rows that wait for their turn", "the watermark passes them")
-    bound = f"a match is {readable(node.within_ms)} long" if node.within_ms is not None else None
-    yield Kept("open matches of each key", bound)

@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
-from sqlstream.planner.changes import made_by, reads_before, takes_changes, where_unread
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Unary
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
+from sqlstream.planner.fields import FieldNames
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.properties import StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -40,117 +25,77 @@ class Normalize(Unary):
     keys: tuple[str, ...]
     ttl_ms: int = 0
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
 
-@keeps_state.register
-def _(node: Normalize) -> bool:
-    return True
+    changelog_mode = ALL_KINDS
 
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS
 
-@uses_processing_time.register
-def _(node: Normalize) -> bool:
-    return node.ttl_ms > 0
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        return False
 
+    def without_update_before(self) -> Node:
+        return self.input
 
-@changelog_mode.register
-def _(node: Normalize) -> frozenset[RowKind]:
-    return ALL_KINDS
+    @property
+    def producer_name(self) -> str:
+        return self.input.producer_name
 
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return frozenset({frozenset(self.keys)})
 
-@takes_changes.register
-def _(node: Normalize, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@reads_before.register
-def _(node: Normalize, above: bool, port: int = 0) -> bool:
-    return False
+    def pruned(self, required: FieldNames) -> Normalize:
+        """A change of columns that nobody reads is no change."""
+        return replace(self, input=self.input.pruned(required | set(self.keys)))
 
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a row that is filtered does not take the place of the one before."""
+        return bool(read) and read <= set(self.keys)
 
-@where_unread.register
-def _(node: Normalize) -> Node:
-    return node.input
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        ttl = f"; forgets keys after {readable(self.ttl_ms)}" if self.ttl_ms else ""
+        return f"Normalize(keys {', '.join(self.keys)}{ttl})"
 
-@made_by.register
-def _(node: Normalize) -> str:
-    return made_by(node.input)
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
-@unique_keys.register
-def _(node: Normalize) -> frozenset[frozenset[str]]:
-    return frozenset({frozenset(node.keys)})
+    columnar_only_clause = "a table with updates by key"
 
+    kernel_text = "of the last row of each key"
 
-@window_of.register
-def _(node: Normalize) -> WindowInfo | None:
-    return window_of(node.input)
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        return self.input.column_provenance
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    state_title = ("normalization of changes", "the normalization of changes")
 
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield "keys", keys_fact(self.input.schema, self.keys, self.input.column_provenance)
+        yield "columns", self.input.rows_fact
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-@pruned.register
-def _(node: Normalize, required: Names) -> Normalize:
-    """A change of columns that nobody reads is no change."""
-    return replace(node, input=pruned(node.input, required | set(node.keys)))
-
-
-@passes.register
-def _(node: Normalize, read: set[str]) -> bool:
-    """UNSAFE but on keys: a row that is filtered does not take the place of the one before."""
-    return bool(read) and read <= set(node.keys)
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: Normalize) -> str:
-    ttl = f"; forgets keys after {readable(node.ttl_ms)}" if node.ttl_ms else ""
-    return f"Normalize(keys {', '.join(node.keys)}{ttl})"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: Normalize) -> tuple[str, ...]:
-    return node.keys
-
-
-@only_columnar.register
-def _(node: Normalize) -> str | None:
-    return "a table with updates by key"
-
-
-@kernel.register
-def _(node: Normalize) -> str:
-    return "of the last row of each key"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: Normalize) -> Meanings:
-    return names_of(node.input)
-
-
-@title_of.register
-def _(node: Normalize) -> tuple[str, str]:
-    return "normalization of changes", "the normalization of changes"
-
-
-@state_facts.register
-def _(node: Normalize) -> Iterator[tuple[str, str]]:
-    yield "keys", keys_fact(node.input, node.keys, names_of(node.input))
-    yield "columns", rows_fact(node.input)
-    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: Normalize) -> Iterator[Kept]:
-    yield Kept("the last row of each key", after(node.ttl_ms, "its last change"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the last row of each key", expiry_text(self.ttl_ms, "its last change"))

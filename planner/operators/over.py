@@ -8,36 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.physical.aggregate_arguments import read_by
-from sqlstream.planner.physical.clocks import told_time
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import fields_fact, keys_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance, fields_fact, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
@@ -102,106 +81,128 @@ class Over(Unary):
         read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
         return read | {*self.keys, self.time, *(tie.name for tie in self.ties)}
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.domain is TimeDomain.EVENT
 
-@keeps_state.register
-def _(node: Over) -> bool:
-    return True
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({self.domain}) if self.domain is TimeDomain.EVENT else frozenset()
 
+    @property
+    def uses_processing_time(self) -> bool:
+        """Frames in time must forget rows."""
+        in_time = any(c.frame is not None and c.frame.time_before for c in self.calls)
+        return self.domain is TimeDomain.PROCESSING and in_time
 
-@is_joint.register
-def _(node: Over) -> bool:
-    return node.domain is TimeDomain.EVENT
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        names = {field.name for field in self.of_input}
+        return frozenset(key for key in self.input.unique_keys if key <= names)
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
-@awaited_by.register
-def _(node: Over) -> frozenset[TimeDomain]:
-    return frozenset({node.domain}) if node.domain is TimeDomain.EVENT else frozenset()
+    # --- changes ----------------------------------------------------------------------------------------------
 
+    # Rows come out when no change of them is expected any more.
+    changelog_mode = APPEND_ONLY
 
-@uses_processing_time.register
-def _(node: Over) -> bool:
-    """Frames in time must forget rows."""
-    in_time = any(c.frame is not None and c.frame.time_before for c in node.calls)
-    return node.domain is TimeDomain.PROCESSING and in_time
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS if self.domain is TimeDomain.EVENT else APPEND_ONLY
 
+    prefers_inserts = True
 
-@unique_keys.register
-def _(node: Over) -> frozenset[frozenset[str]]:
-    names = {field.name for field in node.of_input}
-    return frozenset(key for key in unique_keys(node.input) if key <= names)
+    @property
+    def why_inserts_only(self) -> str | None:
+        return "a row does not go at the time at which it came" if self.domain is TimeDomain.PROCESSING else None
 
+    consumer_name = "OVER"
 
-@window_of.register
-def _(node: Over) -> WindowInfo | None:
-    return window_of(node.input)
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def pruned(self, required: FieldNames) -> Node:
+        calls = tuple(call for call in self.calls if call.item.name in required)
+        if not calls:
+            return self.input.pruned(required)
+        above = required - {field.name for field in self.results}
+        kept = replace(self, calls=calls)
+        below = self.input.pruned(above | kept.read)
+        passed = tuple(field.name for field in below.schema if field.name in above)
+        return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        return bool(read) and read <= set(self.keys)
 
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.time}
 
-@changelog_mode.register
-def _(node: Over) -> frozenset[RowKind]:
-    """Rows come out when no change of them is expected any more."""
-    return APPEND_ONLY
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        keys = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        order = ", ".join([self.time, *map(sorted_text, self.ties)])
+        return f"Over({'; '.join([*keys, f'order {order}', *map(call_text, self.calls)])})"
 
-@takes_changes.register
-def _(node: Over, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS if node.domain is TimeDomain.EVENT else APPEND_ONLY
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
-@prefers_inserts.register
-def _(node: Over) -> bool:
-    return True
+    def watermark_field(self, port: int = 0) -> str | None:
+        return self.time if self.domain is TimeDomain.EVENT else None
 
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        read = [value for call in self.calls for value in arguments_of(call)]
+        if self.domain is TimeDomain.PROCESSING or not all(isinstance(value, exp.Column) for value in read):
+            return None
+        return FieldsRead(tuple(field.name for field in self.input.schema), self.keys, self.time)
 
-@why_inserts_only.register
-def _(node: Over) -> str | None:
-    return "a row does not go at the time at which it came" if node.domain is TimeDomain.PROCESSING else None
+    columnar_only_clause = "OVER"
 
+    kernel_text = "of rows in order of time"
 
-@taken_by.register
-def _(node: Over) -> str:
-    return "OVER"
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    state_title = ("OVER", "OVER")
 
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        yield "time", names[self.time]
+        yield "kind of time", self.domain.value
+        yield "functions", ", ".join(function_text(call, names) for call in self.calls)
+        yield (
+            "order of rows of one time",
+            ", ".join(sorted_text(replace(t, name=names[t.name])) for t in self.ties) or "as they come",
+        )
+        yield "columns", fields_fact(self.of_input, names)
+        if self.input.changelog_mode != APPEND_ONLY:
+            yield "rows", "come and go"
 
-@pruned.register
-def _(node: Over, required: Names) -> Node:
-    calls = tuple(call for call in node.calls if call.item.name in required)
-    if not calls:
-        return pruned(node.input, required)
-    above = required - {field.name for field in node.results}
-    kept = replace(node, calls=calls)
-    below = pruned(node.input, above | kept.read)
-    passed = tuple(field.name for field in below.schema if field.name in above)
-    return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
-
-
-@passes.register
-def _(node: Over, read: set[str]) -> bool:
-    """UNSAFE but on keys: a filtered row still stands in the frames of others."""
-    return bool(read) and read <= set(node.keys)
-
-
-@needed_below.register
-def _(node: Over, needed: Names) -> Names:
-    return needed | {node.time}
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: Over) -> str:
-    keys = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    order = ", ".join([node.time, *map(sorted_text, node.ties)])
-    return f"Over({'; '.join([*keys, f'order {order}', *map(call_text, node.calls)])})"
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        """Frames of times forget rows; all others keep rows or totals of each key."""
+        frames = [call.frame for call in self.calls]
+        if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
+            yield StateDescription("the rows of frames", "the watermark passes all frames that hold them")
+            return
+        if self.domain is TimeDomain.EVENT:
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
+        yield StateDescription("the last rows and totals of each key", None if self.keys else "there is one key")
 
 
 def sorted_text(tie: Sorted) -> str:
@@ -231,27 +232,6 @@ def _bound(offset: int, counts: bool) -> str:
     return f"{distance} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
 
 
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: Over) -> tuple[str, ...]:
-    return node.keys
-
-
-@told_time.register
-def _(node: Over, port: int = 0) -> str | None:
-    return node.time if node.domain is TimeDomain.EVENT else None
-
-
-@fields_read.register
-def _(node: Over, port: int = 0) -> FieldsRead | None:
-    read = [value for call in node.calls for value in arguments_of(call)]
-    if node.domain is TimeDomain.PROCESSING or not all(isinstance(value, exp.Column) for value in read):
-        return None
-    return FieldsRead(tuple(field.name for field in node.input.schema), node.keys, node.time)
-
-
 def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
     expression = call.item.expression
@@ -261,59 +241,7 @@ def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
         yield from (*expression.expressions[:1], *expression.expressions[2:])
 
 
-@only_columnar.register
-def _(node: Over) -> str | None:
-    return "OVER"
-
-
-@kernel.register
-def _(node: Over) -> str:
-    return "of rows in order of time"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: Over) -> Meanings:
-    below = names_of(node.input)
-    return {**below, **{call.item.name: f"{meaning(call.item.expression, below)} OVER" for call in node.calls}}
-
-
-@title_of.register
-def _(node: Over) -> tuple[str, str]:
-    return "OVER", "OVER"
-
-
-@state_facts.register
-def _(node: Over) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.keys, names)
-    yield "time", names[node.time]
-    yield "kind of time", node.domain.value
-    yield "functions", ", ".join(function_text(call, names) for call in node.calls)
-    yield (
-        "order of rows of one time",
-        ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
-    )
-    yield "columns", fields_fact(node.of_input, names)
-    if changelog_mode(node.input) != APPEND_ONLY:
-        yield "rows", "come and go"
-
-
-def function_text(call: OverCall, names: Meanings, in_time: bool = True) -> str:
+def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
     """A call, as far as its results depend on it."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
-    return f"{meaning(call.item.expression, names)}{frame}"
-
-
-@kept.register
-def _(node: Over) -> Iterator[Kept]:
-    """Frames of times forget rows; all others keep rows or totals of each key."""
-    frames = [call.frame for call in node.calls]
-    if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
-        yield Kept("the rows of frames", "the watermark passes all frames that hold them")
-        return
-    if node.domain is TimeDomain.EVENT:
-        yield Kept("rows that wait for their turn", "the watermark passes them")
-    yield Kept("the last rows and totals of each key", None if node.keys else "there is one key")
+    return f"{traced(call.item.expression, names)}{frame}"

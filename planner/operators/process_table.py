@@ -6,31 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import taken_by, takes_changes, why_inserts_only
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Field, Item, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.planning import Above, stateless_step
-from sqlstream.planner.physical.state_facts import function_with_state, keys_fact, state_facts, title_of
-from sqlstream.planner.physical.steps import Compute, Step
-from sqlstream.planner.physical.text import before_exchange, computed, kernel
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    acts_by_clock,
-    arrival_order,
-    awaited_by,
-    keeps_state,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import over
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import ArrivalOrder, StateDescription
+from sqlstream.planner.provenance import Provenance, keys_fact
+from sqlstream.planner.rewriting import sql
 from sqlstream.types import DataType
 
 
@@ -96,64 +78,118 @@ class ProcessTable(Node):
         rowtime = (self.rowtime,) if self.rowtime is not None else ()
         return (*(self.passed or self.keys), *self.results, *rowtime)
 
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, tables=inputs)
 
-@over.register
-def _(node: ProcessTable, inputs: tuple[Node, ...]) -> Node:
-    return replace(node, tables=inputs)
+    # --- properties -------------------------------------------------------------------------------------------
 
+    @property
+    def keeps_state(self) -> bool:
+        return bool(self.keys)
 
-# --- properties -----------------------------------------------------------------------------------------------
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({self.domain}) if self.keys and self.timed else frozenset()
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.clock
 
-@keeps_state.register
-def _(node: ProcessTable) -> bool:
-    return bool(node.keys)
+    @property
+    def emits_ahead_of_clock(self) -> bool:
+        return self.domain is TimeDomain.PROCESSING
 
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        return ArrivalOrder.MIXED if self.keys else self.tables[0].arrival_order
 
-@awaited_by.register
-def _(node: ProcessTable) -> frozenset[TimeDomain]:
-    return frozenset({node.domain}) if node.keys and node.timed else frozenset()
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def pruned(self, required: FieldNames) -> Node:
+        # What the function reads of its rows, nobody knows.
+        tables = (table.pruned(argument.given) for table, argument in zip(self.tables, self.arguments, strict=True))
+        return replace(self, tables=tuple(tables))
 
-@uses_processing_time.register
-def _(node: ProcessTable) -> bool:
-    return node.clock
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return frozenset(a.time for a in self.arguments if a.time is not None)
 
+    # --- texts ------------------------------------------------------------------------------------------------
 
-@acts_by_clock.register
-def _(node: ProcessTable) -> bool:
-    return node.domain is TimeDomain.PROCESSING
+    def describe(self) -> str:
+        parts = [_table_argument(a, self.in_order) for a in self.arguments]
+        parts += [f"{c.name} => {sql(c.expression)}" for c in self.constants]
+        parts += [f"{name} => DESCRIPTOR({', '.join(columns)})" for name, columns in self.descriptors]
+        return f"ProcessTable({self.function}; {'; '.join([*parts, f'uid {self.uid}'])})"
 
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return tuple(key.name for key in self.keys)
 
-@arrival_order.register
-def _(node: ProcessTable) -> ArrivalOrder:
-    return ArrivalOrder.MIXED if node.keys else arrival_order(node.tables[0])
+    columnar_only_clause = "a process function with PARTITION BY"
 
+    calls_functions = True
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    runs_in_arrow = True
 
+    compute_text = "mapInArrow that calls the function row by row"
 
-@pruned.register
-def _(node: ProcessTable, required: Names) -> Node:
-    # What the function reads of its rows, nobody knows.
-    tables = (pruned(table, argument.given) for table, argument in zip(node.tables, node.arguments, strict=True))
-    return replace(node, tables=tuple(tables))
+    @property
+    def before_exchange_text(self) -> str | None:
+        return f"union of {len(self.tables)} tables" if len(self.tables) > 1 else None
 
+    @property
+    def kernel_text(self) -> str:
+        order = ", rows kept until the watermark passes them" if self.in_order else ""
+        return f"that calls the function row by row{order}"
 
-@needed_below.register
-def _(node: ProcessTable, needed: Names) -> Names:
-    return frozenset(a.time for a in node.arguments if a.time is not None)
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        meanings = {f.name: f"{self.uid}.{f.name}" for f in self.schema}
+        below = self.tables[0].column_provenance
+        first = self.arguments[0]
+        given = zip(self.passed or self.keys, first.passed if self.passed else first.partition_by, strict=False)
+        return meanings | {field.name: below[name] for field, name in given}
 
-# --- texts ----------------------------------------------------------------------------------------------------
+    @property
+    def state_title(self) -> tuple[str, str]:
+        return "process function", f'process function "{self.function}"'
 
+    @property
+    def stateful_user_function(self) -> str | None:
+        return self.function
 
-@describe.register
-def _(node: ProcessTable) -> str:
-    parts = [_table_argument(a, node.in_order) for a in node.arguments]
-    parts += [f"{c.name} => {sql(c.expression)}" for c in node.constants]
-    parts += [f"{name} => DESCRIPTOR({', '.join(columns)})" for name, columns in node.descriptors]
-    return f"ProcessTable({node.function}; {'; '.join([*parts, f'uid {node.uid}'])})"
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield "uid", self.uid
+        yield "function", self.function
+        for table, argument in zip(self.tables, self.arguments, strict=True):
+            names = table.column_provenance
+            yield f'keys of "{argument.parameter}"', keys_fact(table.schema, argument.partition_by, names)
+            yield f'event time of "{argument.parameter}"', names.get(argument.time or "", "none")
+            if self.in_order:
+                read = (*argument.fields, *argument.passed)
+                types = {f.name: f.type for f in table.schema}
+                yield f'columns of "{argument.parameter}"', ", ".join(f"{names[n]} {types[n]}" for n in read)
+        yield "order of rows", "by event time" if self.in_order else "as they come"
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return APPEND_ONLY
+
+    why_inserts_only = "the function is not told the kinds of its rows"
+
+    @property
+    def consumer_name(self) -> str:
+        return f'process function "{self.function}"'
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.keys:
+            yield StateDescription(f"what {self.function} declares, by key", f"{self.function} forgets it")
+        if self.keys and self.in_order:
+            yield StateDescription("rows that wait for their turn", "the watermark passes them")
 
 
 def _table_argument(argument: ProcessInput, in_order: bool) -> str:
@@ -164,98 +200,3 @@ def _table_argument(argument: ProcessInput, in_order: bool) -> str:
 
 
 # --- what runs ------------------------------------------------------------------------------------------------
-
-
-@stateless_step.register
-def _(node: ProcessTable, above: Above) -> Step:
-    above.require_calls()
-    return Compute(node, above.below(node), arrow=True)
-
-
-@keys_of.register
-def _(node: ProcessTable) -> tuple[str, ...]:
-    return tuple(key.name for key in node.keys)
-
-
-@only_columnar.register
-def _(node: ProcessTable) -> str | None:
-    return "a process function with PARTITION BY"
-
-
-@computed.register
-def _(node: ProcessTable) -> str:
-    return "mapInArrow that calls the function row by row"
-
-
-@before_exchange.register
-def _(node: ProcessTable) -> str | None:
-    return f"union of {len(node.tables)} tables" if len(node.tables) > 1 else None
-
-
-@kernel.register
-def _(node: ProcessTable) -> str:
-    order = ", rows kept until the watermark passes them" if node.in_order else ""
-    return f"that calls the function row by row{order}"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: ProcessTable) -> Meanings:
-    meanings = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
-    below = names_of(node.tables[0])
-    first = node.arguments[0]
-    given = zip(node.passed or node.keys, first.passed if node.passed else first.partition_by, strict=False)
-    return meanings | {field.name: below[name] for field, name in given}
-
-
-@title_of.register
-def _(node: ProcessTable) -> tuple[str, str]:
-    return "process function", f'process function "{node.function}"'
-
-
-@function_with_state.register
-def _(node: ProcessTable) -> str | None:
-    return node.function
-
-
-@state_facts.register
-def _(node: ProcessTable) -> Iterator[tuple[str, str]]:
-    yield "uid", node.uid
-    yield "function", node.function
-    for table, argument in zip(node.tables, node.arguments, strict=True):
-        names = names_of(table)
-        yield f'keys of "{argument.parameter}"', keys_fact(table, argument.partition_by, names)
-        yield f'event time of "{argument.parameter}"', names.get(argument.time or "", "none")
-        if node.in_order:
-            read = (*argument.fields, *argument.passed)
-            types = {f.name: f.type for f in table.schema}
-            yield f'columns of "{argument.parameter}"', ", ".join(f"{names[n]} {types[n]}" for n in read)
-    yield "order of rows", "by event time" if node.in_order else "as they come"
-
-
-# --- changes --------------------------------------------------------------------------------------------------
-
-
-@takes_changes.register
-def _(node: ProcessTable, port: int = 0) -> frozenset[RowKind]:
-    return APPEND_ONLY
-
-
-@why_inserts_only.register
-def _(node: ProcessTable) -> str:
-    return "the function is not told the kinds of its rows"
-
-
-@taken_by.register
-def _(node: ProcessTable) -> str:
-    return f'process function "{node.function}"'
-
-
-@kept.register
-def _(node: ProcessTable) -> Iterator[Kept]:
-    if node.keys:
-        yield Kept(f"what {node.function} declares, by key", f"{node.function} forgets it")
-    if node.keys and node.in_order:
-        yield Kept("rows that wait for their turn", "the watermark passes them")

@@ -6,31 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import made_by, taken_by, takes_changes
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    arrival_order,
-    changelog_mode,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-)
-from sqlstream.planner.rewriting import over
-from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
-from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
+from sqlstream.planner.provenance import Provenance
+from sqlstream.udfs.changes import SetKind
 
 
 @dataclass(frozen=True)
@@ -52,137 +35,97 @@ class SetOperation(Node):
     def schema(self) -> Schema:
         return tuple(replace(field, time=None) for field in self.left.schema)
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def uses_processing_time(self) -> bool:
+        """Rows must be forgotten."""
+        return self.ttl_ms > 0
 
-@keeps_state.register
-def _(node: SetOperation) -> bool:
-    return True
+    arrival_order = ArrivalOrder.MIXED
 
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        """What the right side gets takes rows out of EXCEPT."""
+        appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
+        return APPEND_ONLY if appends and self.kind.intersects else frozenset({RowKind.INSERT, RowKind.DELETE})
 
-@uses_processing_time.register
-def _(node: SetOperation) -> bool:
-    """Rows must be forgotten."""
-    return node.ttl_ms > 0
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS
 
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return frozenset() if self.kind.repeats else frozenset({self.field_names})
 
-@arrival_order.register
-def _(node: SetOperation) -> ArrivalOrder:
-    return ArrivalOrder.MIXED
+    @property
+    def producer_name(self) -> str:
+        return self.kind.value
 
+    @property
+    def consumer_name(self) -> str:
+        return self.producer_name
 
-@changelog_mode.register
-def _(node: SetOperation) -> frozenset[RowKind]:
-    """What the right side gets takes rows out of EXCEPT."""
-    appends = all(changelog_mode(side) == APPEND_ONLY for side in node.inputs)
-    return APPEND_ONLY if appends and node.kind.intersects else frozenset({RowKind.INSERT, RowKind.DELETE})
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
 
-@takes_changes.register
-def _(node: SetOperation, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS
+    def pruned(self, required: FieldNames) -> Node:
+        """Rows are compared by all their fields."""
+        return replace(
+            self, left=self.left.pruned(self.left.field_names), right=self.right.pruned(self.right.field_names)
+        )
 
+    def passes_filter(self, read: set[str]) -> bool:
+        return bool(read)
 
-@unique_keys.register
-def _(node: SetOperation) -> frozenset[frozenset[str]]:
-    return frozenset() if node.kind.repeats else frozenset({all_fields(node)})
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        right = push(self.right, [condition.copy() for condition in conditions])
+        return replace(self, left=push(self.left, conditions), right=right)
 
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return frozenset()
 
-@made_by.register
-@taken_by.register
-def _(node: SetOperation) -> str:
-    return node.kind.value
+    # --- what runs --------------------------------------------------------------------------------------------
 
+    port_count = 2
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.schema)
 
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        return self.changelog_mode != APPEND_ONLY
 
-@over.register
-def _(node: SetOperation, inputs: tuple[Node, ...]) -> Node:
-    left, right = inputs
-    return replace(node, left=left, right=right)
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return self.kind.value
 
+    kernel_text = "that counts the rows of both sides"
 
-@pruned.register
-def _(node: SetOperation, required: Names) -> Node:
-    """Rows are compared by all their fields."""
-    return replace(
-        node, left=pruned(node.left, all_fields(node.left)), right=pruned(node.right, all_fields(node.right))
-    )
+    # --- texts and state --------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        ttl = f"; forgets rows after {readable(self.ttl_ms)}" if self.ttl_ms else ""
+        return f"SetOperation({self.kind.value}{ttl})"
 
-@passes.register
-def _(node: SetOperation, read: set[str]) -> bool:
-    return bool(read)
+    @property
+    def column_provenance(self) -> Provenance:
+        return self.left.column_provenance
 
+    state_title = ("set operation", "the set operation")
 
-@into.register
-def _(node: SetOperation, conditions: Conditions) -> Node:
-    right = filtered(node.right, [condition.copy() for condition in conditions])
-    return replace(node, left=filtered(node.left, conditions), right=right)
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield "kind", self.kind.value
+        yield "columns of the left side", self.left.rows_fact
+        yield "columns of the right side", self.right.rows_fact
+        yield "forgets", "rows after a time" if self.ttl_ms else "nothing"
 
-
-@needed_below.register
-def _(node: SetOperation, needed: Names) -> Names:
-    return frozenset()
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@ports_of.register
-def _(node: SetOperation) -> int:
-    return 2
-
-
-@keys_of.register
-def _(node: SetOperation) -> tuple[str, ...]:
-    return tuple(field.name for field in node.schema)
-
-
-@sees_arrival.register
-def _(node: SetOperation) -> bool:
-    return changelog_mode(node) != APPEND_ONLY
-
-
-@only_columnar.register
-def _(node: SetOperation) -> str | None:
-    return node.kind.value
-
-
-@kernel.register
-def _(node: SetOperation) -> str:
-    return "that counts the rows of both sides"
-
-
-# --- texts and state ------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: SetOperation) -> str:
-    ttl = f"; forgets rows after {readable(node.ttl_ms)}" if node.ttl_ms else ""
-    return f"SetOperation({node.kind.value}{ttl})"
-
-
-@names_of.register
-def _(node: SetOperation) -> Meanings:
-    return names_of(node.left)
-
-
-@title_of.register
-def _(node: SetOperation) -> tuple[str, str]:
-    return "set operation", "the set operation"
-
-
-@state_facts.register
-def _(node: SetOperation) -> Iterator[tuple[str, str]]:
-    yield "kind", node.kind.value
-    yield "columns of the left side", rows_fact(node.left)
-    yield "columns of the right side", rows_fact(node.right)
-    yield "forgets", "rows after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: SetOperation) -> Iterator[Kept]:
-    yield Kept("how often each row is there", after(node.ttl_ms, "it came or went"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("how often each row is there", expiry_text(self.ttl_ms, "it came or went"))

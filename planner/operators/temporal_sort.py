@@ -5,30 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import prefers_inserts, takes_changes
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Unary
+from sqlstream.planner.fields import FieldNames
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)
@@ -41,124 +24,81 @@ class TemporalSort(Unary):
     ties: tuple[Sorted, ...] = ()
     keys: tuple[str, ...] = ()
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    is_batch_invariant = True
 
-@keeps_state.register
-def _(node: TemporalSort) -> bool:
-    return True
+    awaited_domains = frozenset({TimeDomain.EVENT})
 
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.input.unique_keys
 
-@is_joint.register
-def _(node: TemporalSort) -> bool:
-    return True
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
 
+    # Rows come out when no change of them is expected any more.
+    changelog_mode = APPEND_ONLY
 
-@awaited_by.register
-def _(node: TemporalSort) -> frozenset[TimeDomain]:
-    return frozenset({TimeDomain.EVENT})
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        return ALL_KINDS
 
+    prefers_inserts = True
 
-@unique_keys.register
-def _(node: TemporalSort) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input)
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def pruned(self, required: FieldNames) -> Node:
+        return replace(
+            self, input=self.input.pruned(required | {self.time, *self.keys, *(tie.name for tie in self.ties)})
+        )
 
-@window_of.register
-def _(node: TemporalSort) -> WindowInfo | None:
-    return window_of(node.input)
+    def passes_filter(self, read: set[str]) -> bool:
+        return True
 
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.time}
 
-@changelog_mode.register
-def _(node: TemporalSort) -> frozenset[RowKind]:
-    """Rows come out when no change of them is expected any more."""
-    return APPEND_ONLY
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        keys = f"keys {', '.join(self.keys)}; " if self.keys else ""
+        return f"TemporalSort({keys}{', '.join([self.time, *map(sorted_text, self.ties)])})"
 
-@takes_changes.register
-def _(node: TemporalSort, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS
+    kernel_text = "of rows that wait for the watermark"
 
+    # --- what runs --------------------------------------------------------------------------------------------
 
-@prefers_inserts.register
-def _(node: TemporalSort) -> bool:
-    return True
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
+    columnar_only_clause = "ORDER BY"
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        return self.input.column_provenance
 
-@pruned.register
-def _(node: TemporalSort, required: Names) -> Node:
-    return replace(node, input=pruned(node.input, required | {node.time, *node.keys, *(tie.name for tie in node.ties)}))
+    state_title = ("sort", "the sort")
 
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "time", names[self.time]
+        yield (
+            "order of rows of one time",
+            ", ".join(sorted_text(replace(t, name=names[t.name])) for t in self.ties) or "as they come",
+        )
+        yield "columns", self.input.rows_fact
+        if self.keys:
+            yield "keys", keys_fact(self.input.schema, self.keys, names)
+        if self.input.changelog_mode != APPEND_ONLY:
+            yield "rows", "come and go"
 
-@passes.register
-def _(node: TemporalSort, read: set[str]) -> bool:
-    return True
-
-
-@needed_below.register
-def _(node: TemporalSort, needed: Names) -> Names:
-    return needed | {node.time}
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: TemporalSort) -> str:
-    keys = f"keys {', '.join(node.keys)}; " if node.keys else ""
-    return f"TemporalSort({keys}{', '.join([node.time, *map(sorted_text, node.ties)])})"
-
-
-@kernel.register
-def _(node: TemporalSort) -> str:
-    return "of rows that wait for the watermark"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: TemporalSort) -> tuple[str, ...]:
-    return node.keys
-
-
-@only_columnar.register
-def _(node: TemporalSort) -> str | None:
-    return "ORDER BY"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: TemporalSort) -> Meanings:
-    return names_of(node.input)
-
-
-@title_of.register
-def _(node: TemporalSort) -> tuple[str, str]:
-    return "sort", "the sort"
-
-
-@state_facts.register
-def _(node: TemporalSort) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "time", names[node.time]
-    yield (
-        "order of rows of one time",
-        ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
-    )
-    yield "columns", rows_fact(node.input)
-    if node.keys:
-        yield "keys", keys_fact(node.input, node.keys, names)
-    if changelog_mode(node.input) != APPEND_ONLY:
-        yield "rows", "come and go"
-
-
-@kept.register
-def _(node: TemporalSort) -> Iterator[Kept]:
-    yield Kept("rows that wait for their turn", "the watermark passes them")
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("rows that wait for their turn", "the watermark passes them")

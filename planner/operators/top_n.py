@@ -8,34 +8,16 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by, takes_changes, upsert_keys, with_inserts
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Output, Project, Schema, Unary
+from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import (
-    WindowInfo,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_state,
-    unique_keys,
-    uses_processing_time,
-    window_of,
-)
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"
@@ -88,6 +70,171 @@ class TopN(Unary):
         """True where a key has one row at most."""
         return self.function == ROW_NUMBER and self.first == self.last
 
+    # --- properties -------------------------------------------------------------------------------------------
+
+    keeps_state = True
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.closes is not None
+
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({TimeDomain.EVENT}) if self.closes is not None else frozenset()
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.input.unique_keys | self._slots
+
+    @property
+    def _slots(self) -> frozenset[frozenset[str]]:
+        """The fields that tell which place a row has."""
+        if self.is_single:
+            return frozenset({frozenset(self.keys)}) if self.keys else frozenset()
+        if self.function != ROW_NUMBER or self.number is None:
+            return frozenset()
+        return frozenset({frozenset({*self.keys, self.number})})
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        appends = self.input.changelog_mode == APPEND_ONLY
+        if self.closes is not None or (appends and not self.order):
+            return APPEND_ONLY
+        if not self.is_single and self.number is None:
+            return frozenset({RowKind.INSERT, RowKind.DELETE})
+        return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
+
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        """A row that is retracted would not have the time at which it came."""
+        fields = {f.name: f for f in self.input.schema}
+        by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
+        return APPEND_ONLY if self.closes is not None or by_arrival else ALL_KINDS
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        """Where rows take the place of others, changes are about places; else about rows of their keys."""
+        slots = self._slots
+        if slots or self.is_single:
+            return slots
+        return frozenset(key | set(self.keys) for key in self.input.unique_keys)
+
+    @property
+    def consumer_name(self) -> str:
+        return "Top-N in the order of processing time" if self.closes is None else "Top-N of windows"
+
+    producer_name = "Top-N"
+
+    append_only_hint = (
+        "rank the rows of windows (PARTITION BY window_start, window_end), or number rows in the order of event time"
+    )
+
+    def append_only_variant(self) -> Node | None:
+        """Numbers in the order of event time are final when the watermark has passed: OVER emits such rows once."""
+        fields = {f.name: f for f in self.input.schema}
+        if not self.order or self.order[0].descending or fields[self.order[0].name].time is not TimeDomain.EVENT:
+            return None
+        if self.input.changelog_mode != APPEND_ONLY or self.number is None:
+            return None
+        return self._filtered_over(self.number)
+
+    def _filtered_over(self, number: str) -> Node:
+        time, *ties = self.order
+        item = Item(number, exp.Anonymous(this=self.function, expressions=[]), INT, False)
+        numbered = Over(self.input, self.keys, time.name, (OverCall(item, None),), TimeDomain.EVENT, tuple(ties))
+        return Filter(numbered, between(number, self.first, self.last))
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def pruned(self, required: FieldNames) -> Node:
+        number = self.number if self.number in required else None
+        below = (required - ({self.number} if self.number is not None else set())) | self.read
+        return replace(self, number=number, input=self.input.pruned(frozenset(below)))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still has a place before others."""
+        return bool(read) and read <= set(self.keys)
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | ({self.closes.field} if self.closes is not None else set())
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
+        bounds = str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+        parts.append(f"{self.function.upper()} {bounds}{f' AS {self.number}' if self.number is not None else ''}")
+        parts += ["when windows close"] if self.closes is not None else []
+        parts += ["last of equal ones"] if self.newest_first else []
+        parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
+        return f"TopN({'; '.join(parts)})"
+
+    @property
+    def kernel_text(self) -> str:
+        if self.closes is not None:
+            return "of the rows of open windows"
+        return "of the best rows of each key" if self.input.changelog_mode == APPEND_ONLY else "of all rows of each key"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The end of a window is computed."""
+        return None if self.closes is not None else FieldsRead(tuple(f.name for f in self.input.schema), self.keys)
+
+    columnar_only_clause = "Top-N"
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return below if self.number is None else {**below, self.number: f"{self.function.upper()} OVER"}
+
+    state_title = ("Top-N", "Top-N")
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
+        yield "order", ", ".join(order) or "as rows come"
+        yield "function", self.function.upper()
+        yield "numbers", f"{self.first} to {self.last}"
+        yield "rows come out", "when windows close" if self.closes is not None else "at once"
+        yield "number of a row", "shown" if self.number is not None else "not shown"
+        yield "rows kept", "all of a key" if self.input.changelog_mode != APPEND_ONLY else "the best of a key"
+        yield "columns", self.input.rows_fact
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.closes is not None:
+            yield StateDescription("the first rows of each window", "the watermark passes the window")
+        elif self.input.changelog_mode != APPEND_ONLY:
+            yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the rows of the key last changed"))
+        elif not self.keys:
+            yield StateDescription("the first rows", f"there are {self.last:,}")
+        else:
+            yield StateDescription(
+                "the first rows of each key", expiry_text(self.ttl_ms, "the rows of the key last changed")
+            )
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -107,114 +254,9 @@ def rows_wanted(plan: Node) -> Wanted | None:
     match plan:
         case Output() | Insert() | Project():
             return rows_wanted(plan.input)
-        case TopN(keys=(), order=()) if changelog_mode(plan) == APPEND_ONLY:
+        case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY:
             return Wanted(plan.last - plan.first + 1, plan.first - 1)
     return None
-
-
-# --- properties -----------------------------------------------------------------------------------------------
-
-
-@keeps_state.register
-def _(node: TopN) -> bool:
-    return True
-
-
-@is_joint.register
-def _(node: TopN) -> bool:
-    return node.closes is not None
-
-
-@awaited_by.register
-def _(node: TopN) -> frozenset[TimeDomain]:
-    return frozenset({TimeDomain.EVENT}) if node.closes is not None else frozenset()
-
-
-@uses_processing_time.register
-def _(node: TopN) -> bool:
-    return node.ttl_ms > 0
-
-
-@unique_keys.register
-def _(node: TopN) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input) | _slots(node)
-
-
-def _slots(node: TopN) -> frozenset[frozenset[str]]:
-    """The fields that tell which place a row has."""
-    if node.is_single:
-        return frozenset({frozenset(node.keys)}) if node.keys else frozenset()
-    if node.function != ROW_NUMBER or node.number is None:
-        return frozenset()
-    return frozenset({frozenset({*node.keys, node.number})})
-
-
-@window_of.register
-def _(node: TopN) -> WindowInfo | None:
-    return window_of(node.input)
-
-
-# --- changes --------------------------------------------------------------------------------------------------
-
-
-@changelog_mode.register
-def _(node: TopN) -> frozenset[RowKind]:
-    appends = changelog_mode(node.input) == APPEND_ONLY
-    if node.closes is not None or (appends and not node.order):
-        return APPEND_ONLY
-    if not node.is_single and node.number is None:
-        return frozenset({RowKind.INSERT, RowKind.DELETE})
-    return ALL_KINDS - {RowKind.DELETE} if appends and node.function == ROW_NUMBER else ALL_KINDS
-
-
-@takes_changes.register
-def _(node: TopN, port: int = 0) -> frozenset[RowKind]:
-    """A row that is retracted would not have the time at which it came."""
-    fields = {f.name: f for f in node.input.schema}
-    by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in node.order)
-    return APPEND_ONLY if node.closes is not None or by_arrival else ALL_KINDS
-
-
-@upsert_keys.register
-def _(node: TopN) -> frozenset[frozenset[str]]:
-    """Where rows take the place of others, changes are about places; else about rows of their keys."""
-    slots = _slots(node)
-    if slots or node.is_single:
-        return slots
-    return frozenset(key | set(node.keys) for key in unique_keys(node.input))
-
-
-@taken_by.register
-def _(node: TopN) -> str:
-    return "Top-N in the order of processing time" if node.closes is None else "Top-N of windows"
-
-
-@made_by.register
-def _(node: TopN) -> str:
-    return "Top-N"
-
-
-@instead_of.register
-def _(node: TopN) -> str:
-    return "rank the rows of windows (PARTITION BY window_start, window_end), or number rows in the order of event time"
-
-
-@with_inserts.register
-def _(node: TopN) -> Node | None:
-    """Numbers in the order of event time are final when the watermark has passed: OVER emits such rows once."""
-    fields = {f.name: f for f in node.input.schema}
-    if not node.order or node.order[0].descending or fields[node.order[0].name].time is not TimeDomain.EVENT:
-        return None
-    if changelog_mode(node.input) != APPEND_ONLY or node.number is None:
-        return None
-    return _filtered_over(node, node.number)
-
-
-def _filtered_over(node: TopN, number: str) -> Node:
-    time, *ties = node.order
-    item = Item(number, exp.Anonymous(this=node.function, expressions=[]), INT, False)
-    numbered = Over(node.input, node.keys, time.name, (OverCall(item, None),), TimeDomain.EVENT, tuple(ties))
-    return Filter(numbered, between(number, node.first, node.last))
 
 
 def between(number: str, first: int, last: int) -> exp.Expression:
@@ -224,106 +266,3 @@ def between(number: str, first: int, last: int) -> exp.Expression:
         return exp.EQ(this=column, expression=low)
     below = exp.LTE(this=column, expression=high)
     return below if first == 1 else exp.And(this=exp.GTE(this=column.copy(), expression=low), expression=below)
-
-
-# --- rules ----------------------------------------------------------------------------------------------------
-
-
-@pruned.register
-def _(node: TopN, required: Names) -> Node:
-    number = node.number if node.number in required else None
-    below = (required - ({node.number} if node.number is not None else set())) | node.read
-    return replace(node, number=number, input=pruned(node.input, frozenset(below)))
-
-
-@passes.register
-def _(node: TopN, read: set[str]) -> bool:
-    """UNSAFE but on keys: a filtered row still has a place before others."""
-    return bool(read) and read <= set(node.keys)
-
-
-@needed_below.register
-def _(node: TopN, needed: Names) -> Names:
-    return needed | ({node.closes.field} if node.closes is not None else set())
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: TopN) -> str:
-    parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    parts += [f"order {', '.join(map(sorted_text, node.order))}"] if node.order else []
-    bounds = str(node.first) if node.first == node.last else f"{node.first} to {node.last}"
-    parts.append(f"{node.function.upper()} {bounds}{f' AS {node.number}' if node.number is not None else ''}")
-    parts += ["when windows close"] if node.closes is not None else []
-    parts += ["last of equal ones"] if node.newest_first else []
-    parts += [f"forgets keys after {readable(node.ttl_ms)}"] if node.ttl_ms else []
-    return f"TopN({'; '.join(parts)})"
-
-
-@kernel.register
-def _(node: TopN) -> str:
-    if node.closes is not None:
-        return "of the rows of open windows"
-    return "of the best rows of each key" if changelog_mode(node.input) == APPEND_ONLY else "of all rows of each key"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: TopN) -> tuple[str, ...]:
-    return node.keys
-
-
-@fields_read.register
-def _(node: TopN, port: int = 0) -> FieldsRead | None:
-    """The end of a window is computed."""
-    return None if node.closes is not None else FieldsRead(tuple(f.name for f in node.input.schema), node.keys)
-
-
-@only_columnar.register
-def _(node: TopN) -> str | None:
-    return "Top-N"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: TopN) -> Meanings:
-    below = names_of(node.input)
-    return below if node.number is None else {**below, node.number: f"{node.function.upper()} OVER"}
-
-
-@title_of.register
-def _(node: TopN) -> tuple[str, str]:
-    return "Top-N", "Top-N"
-
-
-@state_facts.register
-def _(node: TopN) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.keys, names)
-    order = (sorted_text(replace(key, name=names[key.name])) for key in node.order)
-    yield "order", ", ".join(order) or "as rows come"
-    yield "function", node.function.upper()
-    yield "numbers", f"{node.first} to {node.last}"
-    yield "rows come out", "when windows close" if node.closes is not None else "at once"
-    yield "number of a row", "shown" if node.number is not None else "not shown"
-    yield "rows kept", "all of a key" if changelog_mode(node.input) != APPEND_ONLY else "the best of a key"
-    yield "columns", rows_fact(node.input)
-    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: TopN) -> Iterator[Kept]:
-    if node.closes is not None:
-        yield Kept("the first rows of each window", "the watermark passes the window")
-    elif changelog_mode(node.input) != APPEND_ONLY:
-        yield Kept("all rows of each key", after(node.ttl_ms, "the rows of the key last changed"))
-    elif not node.keys:
-        yield Kept("the first rows", f"there are {node.last:,}")
-    else:
-        yield Kept("the first rows of each key", after(node.ttl_ms, "the rows of the key last changed"))

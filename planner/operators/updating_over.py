@@ -8,24 +8,15 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.keeping import Kept, after, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import meaning, names_of
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import OverCall, Sorted, arguments_of, call_text, function_text, sorted_text
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import changelog_mode, keeps_state, unique_keys, uses_processing_time
+from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.provenance import Provenance, keys_fact, traced
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
-from sqlstream.planner.rules.push_filters import passes
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
@@ -64,138 +55,97 @@ class UpdatingOver(Unary):
         read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
         return read | {*self.keys, *(key.name for key in self.order)}
 
+    # --- properties -------------------------------------------------------------------------------------------
 
-# --- properties -----------------------------------------------------------------------------------------------
+    keeps_state = True
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
 
-@keeps_state.register
-def _(node: UpdatingOver) -> bool:
-    return True
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        return self.input.unique_keys
 
+    # --- changes ----------------------------------------------------------------------------------------------
 
-@uses_processing_time.register
-def _(node: UpdatingOver) -> bool:
-    return node.ttl_ms > 0
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> frozenset[RowKind]:
+        return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
+    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+        """A row that is retracted would not have the time at which it came."""
+        by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
+        return APPEND_ONLY if by_arrival else ALL_KINDS
 
-@unique_keys.register
-def _(node: UpdatingOver) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input)
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        """Changes of a row are those of its key of OVER, in whose order they come."""
+        return frozenset(key | set(self.keys) for key in self.input.unique_keys)
 
+    consumer_name = "OVER in the order of processing time"
 
-# --- changes --------------------------------------------------------------------------------------------------
+    producer_name = "OVER in another order than that of time"
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@changelog_mode.register
-def _(node: UpdatingOver) -> frozenset[RowKind]:
-    return ALL_KINDS - {RowKind.DELETE} if changelog_mode(node.input) == APPEND_ONLY else ALL_KINDS
+    def pruned(self, required: FieldNames) -> Node:
+        calls = tuple(call for call in self.calls if call.item.name in required)
+        if not calls:
+            return self.input.pruned(required)
+        kept = replace(self, calls=calls)
+        below = (required - {field.name for field in self.results}) | kept.read
+        return replace(kept, input=self.input.pruned(below))
 
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        return bool(read) and read <= set(self.keys)
 
-@takes_changes.register
-def _(node: UpdatingOver, port: int = 0) -> frozenset[RowKind]:
-    """A row that is retracted would not have the time at which it came."""
-    by_arrival = any(f.time is TimeDomain.PROCESSING for f in node.input.schema if f.name in node.read)
-    return APPEND_ONLY if by_arrival else ALL_KINDS
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
+        parts += [call_text(call, self.in_time) for call in self.calls]
+        parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
+        return f"UpdatingOver({'; '.join(parts)})"
 
-@upsert_keys.register
-def _(node: UpdatingOver) -> frozenset[frozenset[str]]:
-    """Changes of a row are those of its key of OVER, in whose order they come."""
-    return frozenset(key | set(node.keys) for key in unique_keys(node.input))
+    kernel_text = "of all rows of each key, which are computed anew where one changes"
 
+    # --- what runs --------------------------------------------------------------------------------------------
 
-@taken_by.register
-def _(node: UpdatingOver) -> str:
-    return "OVER in the order of processing time"
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
 
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        read = [value for call in self.calls for value in arguments_of(call)]
+        if not all(isinstance(value, exp.Column) for value in read):
+            return None
+        return FieldsRead(tuple(field.name for field in self.input.schema), self.keys)
 
-@made_by.register
-def _(node: UpdatingOver) -> str:
-    return "OVER in another order than that of time"
+    columnar_only_clause = "OVER"
 
+    # --- state ------------------------------------------------------------------------------------------------
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
 
+    state_title = ("OVER", "OVER")
 
-@pruned.register
-def _(node: UpdatingOver, required: Names) -> Node:
-    calls = tuple(call for call in node.calls if call.item.name in required)
-    if not calls:
-        return pruned(node.input, required)
-    kept = replace(node, calls=calls)
-    below = (required - {field.name for field in node.results}) | kept.read
-    return replace(kept, input=pruned(node.input, below))
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
+        yield "order", ", ".join(order) or "as rows come"
+        yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
+        yield "columns", self.input.rows_fact
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
-
-@passes.register
-def _(node: UpdatingOver, read: set[str]) -> bool:
-    """UNSAFE but on keys: a filtered row still stands in the frames of others."""
-    return bool(read) and read <= set(node.keys)
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-@describe.register
-def _(node: UpdatingOver) -> str:
-    parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    parts += [f"order {', '.join(map(sorted_text, node.order))}"] if node.order else []
-    parts += [call_text(call, node.in_time) for call in node.calls]
-    parts += [f"forgets keys after {readable(node.ttl_ms)}"] if node.ttl_ms else []
-    return f"UpdatingOver({'; '.join(parts)})"
-
-
-@kernel.register
-def _(node: UpdatingOver) -> str:
-    return "of all rows of each key, which are computed anew where one changes"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@keys_of.register
-def _(node: UpdatingOver) -> tuple[str, ...]:
-    return node.keys
-
-
-@fields_read.register
-def _(node: UpdatingOver, port: int = 0) -> FieldsRead | None:
-    read = [value for call in node.calls for value in arguments_of(call)]
-    if not all(isinstance(value, exp.Column) for value in read):
-        return None
-    return FieldsRead(tuple(field.name for field in node.input.schema), node.keys)
-
-
-@only_columnar.register
-def _(node: UpdatingOver) -> str | None:
-    return "OVER"
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: UpdatingOver) -> Meanings:
-    below = names_of(node.input)
-    return {**below, **{call.item.name: f"{meaning(call.item.expression, below)} OVER" for call in node.calls}}
-
-
-@title_of.register
-def _(node: UpdatingOver) -> tuple[str, str]:
-    return "OVER", "OVER"
-
-
-@state_facts.register
-def _(node: UpdatingOver) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.keys, names)
-    order = (sorted_text(replace(key, name=names[key.name])) for key in node.order)
-    yield "order", ", ".join(order) or "as rows come"
-    yield "functions", ", ".join(function_text(call, names, node.in_time) for call in node.calls)
-    yield "columns", rows_fact(node.input)
-    yield "forgets", "keys after a time" if node.ttl_ms else "nothing"
-
-
-@kept.register
-def _(node: UpdatingOver) -> Iterator[Kept]:
-    yield Kept("all rows of each key", after(node.ttl_ms, "the last change of the key"))
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))

@@ -1,66 +1,89 @@
-"""Aggregates per key and window: what they are, what the rules may do with them, and how they read."""
+"""Aggregates per key and window."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlglot import exp
+
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.changes import instead_of, made_by, taken_by
-from sqlstream.planner.explain.describe import describe, item_text
-from sqlstream.planner.explain.window_text import firing_text, window_text
+from sqlstream.planner.fields import Field, FieldNames, Item, Schema
 from sqlstream.planner.firing import (
     DEFAULT_FIRING,
     Accumulation,
+    AfterProcessingTime,
+    AfterWatermark,
+    Delta,
+    EvictDelta,
     Firing,
     LateAction,
+    LateData,
     UserEvictor,
     UserTrigger,
-    by_clock,
-    fires_again,
+    When,
     simple_triggers,
 )
-from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
-from sqlstream.planner.operators.windows import columns_text, text_of, windows_follow_clock
+from sqlstream.planner.folding import folded_item
+from sqlstream.planner.node import Link, Node
+from sqlstream.planner.nodes import Project, below_projections
+from sqlstream.planner.operators.window_fusing import reads_window, windows_on_top
+from sqlstream.planner.operators.windows import (
+    AssignWindows,
+    Windowed,
+    WindowKernelKind,
+    columns_text,
+    provenance_of_columns,
+    text_of,
+    window_state_descriptions,
+)
+from sqlstream.planner.physical.aggregate_arguments import (
+    lists_in_arrival_order,
+    read_by,
+    reads_plain_column,
+    sees_order,
+    sees_ties,
+    types_of_aggregate,
+)
 from sqlstream.planner.properties import (
     ArrivalOrder,
+    FieldsRead,
+    Keys,
+    Kinds,
+    Remark,
+    StateDescription,
+    Topic,
     WindowInfo,
-    acts_by_clock,
-    arrival_order,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_rows,
-    keeps_state,
-    sees_barriers,
-    side_table,
-    unique_keys,
-    uses_processing_time,
-    window_of,
 )
-from sqlstream.planner.rewriting import columns_of, read_by_firing
-from sqlstream.planner.rules.fold_constants import folded_item, with_folded
-from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, keys_fact, traced
+from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import (
+    CLOSES_AT_ONCE,
     DEFAULT_COLUMNS,
     AlignedWindow,
     CountWindow,
     GlobalWindow,
     RowMeasured,
     Session,
+    Tumble,
     UserWindow,
     Window,
     WindowColumns,
-    read_by_window,
-    time_of_windows,
 )
 from sqlstream.types import DataType
 
+HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
+                     "BINARY", "DATE", "TIMESTAMP"})  # fmt: skip
+"""Types of keys that ``udfs.key_hash.hash_of_values`` takes."""
+
+GROUPING_SET = "grouping set"
+"""Stands among the keys of an exchange for the grouping set that a row was copied for."""
+
 
 @dataclass(frozen=True)
-class WindowAggregate(Unary):
+class WindowAggregate(Windowed):
     """Aggregates per key and window, emitted when ``firing`` says, by default once, when the window closes.
 
     Where ``window`` is None the input carries the window ``columns`` already (AssignWindows or another
@@ -92,7 +115,8 @@ class WindowAggregate(Unary):
         nullable = self.grouping_sets is not None
         keys = tuple(Field(k, by_name[k].type, nullable or by_name[k].nullable) for k in self.keys)
         grouping = (Field(self.grouping_id, DataType("BIGINT"), False),) if self.grouping_id else ()
-        window = self.columns.fields(time_of_windows(self.window, self.domain))
+        domain = self.domain if self.window is None else self.window.time_domain(self.domain)
+        window = self.columns.fields(domain)
         return (*keys, *grouping, *window, *(a.field for a in self.aggregates), *self._panes)
 
     @property
@@ -102,11 +126,6 @@ class WindowAggregate(Unary):
         return (*kind, *index)
 
     @property
-    def times(self) -> frozenset[str]:
-        """The field with the time of rows, where this node assigns windows by one."""
-        return frozenset({self.time} if self.time is not None else ())
-
-    @property
     def shows_rows_to_classes(self) -> bool:
         """True where Python classes of users see whole rows: which columns they read, nobody knows."""
         eviction = self.firing.eviction
@@ -114,176 +133,413 @@ class WindowAggregate(Unary):
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
         return evicts or fires or isinstance(self.window, UserWindow)
 
+    def remarks(self) -> Iterator[Remark]:
+        yield from self._firing_remarks(self.firing.trigger)
+        yield from self._overlap_remarks()
+        for item in self.aggregates:
+            name = lists_in_arrival_order(item.expression)
+            if name:
+                order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
+                yield Topic.ARRIVAL, f'"{item.name}" ({name.upper()}) {order}.'
 
-# --- properties -----------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------
 
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
+        good."""
+        if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
+            return APPEND_ONLY
+        window = self.window_info
+        merges = window is not None and isinstance(window.window, (Session, UserWindow))
+        goes = merges or self.input.changelog_mode != APPEND_ONLY
+        return frozenset(RowKind) if goes else frozenset(RowKind) - {RowKind.DELETE}
 
-@changelog_mode.register
-def _(node: WindowAggregate) -> frozenset[RowKind]:
-    """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
-    good."""
-    if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
-        return APPEND_ONLY
-    window = window_of(node)
-    merges = window is not None and isinstance(window.window, (Session, UserWindow))
-    goes = merges or changelog_mode(node.input) != APPEND_ONLY
-    return frozenset(RowKind) if goes else frozenset(RowKind) - {RowKind.DELETE}
+    keeps_state = True
 
+    @property
+    def why_rows_stored(self) -> str | None:
+        if self.firing.eviction is not None:
+            return "EVICT looks at each"
+        return "windows of the last rows share no bounds" if isinstance(self.window, RowMeasured) else None
 
-@keeps_state.register
-def _(node: WindowAggregate) -> bool:
-    return True
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset() if isinstance(self.window, CountWindow) else frozenset({self.domain})
 
+    @property
+    def uses_processing_time(self) -> bool:
+        by_clock = self.domain is TimeDomain.PROCESSING
+        follows = by_clock if self.window is None else self.window.follows_clock(self.domain)
+        return follows or self.firing.follows_clock
 
-@keeps_rows.register
-def _(node: WindowAggregate) -> str | None:
-    if node.firing.eviction is not None:
-        return "EVICT looks at each"
-    return "windows of the last rows share no bounds" if isinstance(node.window, RowMeasured) else None
+    @property
+    def fires_on_barriers(self) -> bool:
+        return self.firing.at_barriers
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        c = self.columns
+        below = self.input.window_info
+        window = self.window or (below.window if below else None)
+        assert window is not None, "a window aggregate stands over rows with a window"
+        return WindowInfo(window, c.start, c.end, c.time, self.domain, self.keys)
 
-@awaited_by.register
-def _(node: WindowAggregate) -> frozenset[TimeDomain]:
-    return frozenset() if isinstance(node.window, CountWindow) else frozenset({node.domain})
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
+        window = self.window_info
+        by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
+        retracts = self.firing.accumulation is Accumulation.RETRACTING
+        if not by_bounds or (self.firing.fires_again and not retracts):
+            return frozenset()
+        grouping = {self.grouping_id} if self.grouping_id else set()
+        return frozenset({frozenset({*self.keys, *grouping, self.columns.start, self.columns.end})})
 
+    arrival_order = ArrivalOrder.WINDOW
 
-@uses_processing_time.register
-def _(node: WindowAggregate) -> bool:
-    return windows_follow_clock(node.window, node.domain) or any(map(by_clock, simple_triggers(node.firing.trigger)))
+    @property
+    def is_batch_invariant(self) -> bool:
+        return self.firing.is_default and not isinstance(self.window, (GlobalWindow, UserWindow))
 
+    # --- late rows --------------------------------------------------------------------------------------------
 
-@acts_by_clock.register
-def _(node: WindowAggregate) -> bool:
-    return node.domain is TimeDomain.PROCESSING
+    @property
+    def side_table(self) -> Table | None:
+        return self.firing.late.table
 
+    def late_marker(self, number: int) -> str | None:
+        """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
+        table = self.firing.late.table
+        return f"{number}/{table.name}" if table is not None else None
 
-@sees_barriers.register
-def _(node: WindowAggregate) -> bool:
-    return node.firing.at_barriers
+    @property
+    def late_fields(self) -> tuple[Field, ...]:
+        """The fields of the node's input that the values of late rows read, without the bounds of the window."""
+        read = set[str]().union(*(columns_of(value) for value in self.firing.late.values))
+        bounds = {self.columns.start, self.columns.end}
+        return tuple(f for f in self.input.schema if f.name in read - bounds)
 
+    # --- rules ------------------------------------------------------------------------------------------------
 
-@window_of.register
-def _(node: WindowAggregate) -> WindowInfo | None:
-    c = node.columns
-    below = window_of(node.input)
-    window = node.window or (below.window if below else None)
-    assert window is not None, "a window aggregate stands over rows with a window"
-    return WindowInfo(window, c.start, c.end, c.time, node.domain, node.keys)
+    def with_constants_folded(self) -> Node:
+        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
 
+    def pruned(self, required: FieldNames) -> Node:
+        aggregates = tuple(a for a in self.aggregates if a.name in required)
+        own = self.columns.names
+        read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates), self.firing.fields_read)
+        read |= self.input.field_names if self.shows_rows_to_classes else frozenset()
+        # Late rows carry the bounds of the window that this node assigns.
+        read = read | own if self.window is None else (read | self.times | self.window.fields_read) - own
+        pane, pane_index = (name if name in required else None for name in (self.pane, self.pane_index))
+        rebuilt = replace(self, aggregates=aggregates, pane=pane, pane_index=pane_index)
+        return replace(rebuilt, input=self.input.pruned(read))
 
-@unique_keys.register
-def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
-    """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
-    window = window_of(node)
-    by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
-    retracts = node.firing.accumulation is Accumulation.RETRACTING
-    if not by_bounds or (fires_again(node.firing) and not retracts):
-        return frozenset()
-    grouping = {node.grouping_id} if node.grouping_id else set()
-    return frozenset({frozenset({*node.keys, *grouping, node.columns.start, node.columns.end})})
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where a table
+        receives the late rows of all keys."""
+        keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
+        return keyed and self.firing.late.action is LateAction.DROP
 
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return self.times
 
-@arrival_order.register
-def _(node: WindowAggregate) -> ArrivalOrder:
-    return ArrivalOrder.WINDOW
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        if self.grouping_sets is not None:
+            sets = ", ".join(f"({', '.join(s)})" for s in self.grouping_sets)
+            parts.append(f"sets {sets} as {self.grouping_id}")
+        parts.append(f"{self._window_text}{columns_text(self.columns)}")
+        parts += [*self.firing.texts, *(["keeping rows"] if self.why_rows_stored else [])]
+        panes = [name for name in (self.pane, self.pane_index) if name]
+        return f"WindowAggregate({'; '.join([*parts, *(item.text for item in self.aggregates), *panes])})"
 
-@is_joint.register
-def _(node: WindowAggregate) -> bool:
-    return node.firing.is_default and not isinstance(node.window, (GlobalWindow, UserWindow))
+    @property
+    def _window_text(self) -> str:
+        if self.window is not None:
+            return text_of(self.window, self.time)
+        info = self.window_info
+        assert info is not None
+        return info.window.text
 
+    # --- changes ----------------------------------------------------------------------------------------------
 
-# --- late rows ------------------------------------------------------------------------------------------------
+    consumer_name = "an aggregate over windows"
 
+    producer_name = "the windows with RETRACTING"
 
-@side_table.register
-def _(node: WindowAggregate) -> Table | None:
-    return node.firing.late.table
+    append_only_hint = "emit each result once (EMIT ON WINDOW CLOSE, or without RETRACTING)"
 
+    def chain_link(self, rows_wait: bool) -> Link | str:
+        below = self.input
+        while isinstance(below, Project):
+            below = below.input
+        if not isinstance(below, WindowAggregate):
+            return f"its rows do not come from windows with aggregates, but from {type(below).__name__}"
+        reason = self._why_apart(below) or ("rows of the query may wait in state" if rows_wait else None)
+        if reason is not None:
+            return reason
+        fields = dict(self._traced_fields())
+        if None in fields.values():
+            return "what it reads is computed from the results below"
+        return self._link_to(below, {name: source for name, source in fields.items() if source is not None})
 
-def late_marker(node: WindowAggregate, number: int) -> str | None:
-    """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
-    table = node.firing.late.table
-    return f"{number}/{table.name}" if table is not None else None
+    def _link_to(self, below: WindowAggregate, fields: dict[str, str]) -> Link | str:
+        keys = [fields[key] for key in self.keys]
+        if set(keys) != set(below.keys) or len(keys) != len(below.keys):
+            return "its keys are not those of the windows below"
+        types = {f.name: f.type.name for f in below.schema}
+        if not all(types[key] in HASHED for key in keys):
+            return "its keys are of types that only Spark can hash"
+        if not {fields[name] for name in self._time_fields} <= {
+            below.columns.start,
+            below.columns.end,
+            below.columns.time,
+        }:
+            return "its time is not that of the windows below"
+        return Link(below, tuple(fields.items()))
 
+    def _why_apart(self, below: WindowAggregate) -> str | None:
+        """What of the nodes themselves keeps them apart."""
+        clock = self.uses_processing_time or below.uses_processing_time or (self.window and self.time is None)
+        window = self.window
+        cut = isinstance(window, Session) and window != Session(window.gap_ms)
+        fixed_gap = isinstance(window, Session) and isinstance(window.gap_ms, int)
+        plain = window is None or isinstance(window, AlignedWindow | CountWindow) or fixed_gap
+        if clock:
+            return "one of the two needs processing time"
+        if self.grouping_sets is not None or below.grouping_sets is not None:
+            return "GROUPING SETS have keys of their own"
+        if below.changelog_mode != APPEND_ONLY:
+            return "the windows below withdraw results"
+        if window is not None and (cut or not plain):
+            return f"{window.sql_name} reads more than the time of rows"
+        if replace(self.firing, late=LateData()) != DEFAULT_FIRING:
+            return "its trigger or eviction reads rows"
+        return (
+            None
+            if all(reads_plain_column(item.expression) for item in self.aggregates)
+            else "it computes what it reads"
+        )
 
-def late_fields(node: WindowAggregate) -> tuple[Field, ...]:
-    """The fields of the node's input that the values of late rows read, without the bounds of the window."""
-    read = set[str]().union(*(columns_of(value) for value in node.firing.late.values))
-    bounds = {node.columns.start, node.columns.end}
-    return tuple(f for f in node.input.schema if f.name in read - bounds)
+    # --- what is read -----------------------------------------------------------------------------------------
 
+    @property
+    def _time_fields(self) -> tuple[str, ...]:
+        if self.window is None:
+            return self.columns.start, self.columns.end
+        return (self.time,) if self.time is not None else ()
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    def _fields_chained(self) -> Iterator[str]:
+        yield from (*self.keys, *self._time_fields)
+        for item in self.aggregates:
+            yield from (column.name for column in item.expression.find_all(exp.Column))
+        if self.firing.late.action is LateAction.TO:
+            yield from (field.name for field in self.late_fields)
 
+    def _traced_fields(self) -> Iterator[tuple[str, str | None]]:
+        """The fields that the node reads, with their names below the projections; None for what these compute."""
+        for field in dict.fromkeys(self._fields_chained()):
+            source = below_projections(self.input, field)
+            yield field, None if source is None else source[1]
 
-@with_folded.register
-def _(node: WindowAggregate) -> Node:
-    return replace(node, aggregates=tuple(map(folded_item, node.aggregates)))
+    @property
+    def why_inserts_only(self) -> str | None:
+        firing = self.firing
+        if firing.eviction is not None:
+            return "EVICT looks at rows one by one"
+        if firing.late.action is LateAction.TO:
+            return "the table of late rows would not tell which came and which went"
+        if self.shows_rows_to_classes:
+            return "Python classes see inserted rows"
+        return self._why_rows_cannot_go
 
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        if self.grouping_sets is not None:
+            return None
+        expressions = [read for item in self.aggregates for read in read_by(item)]
+        computes = any(not isinstance(read, exp.Column) for read in expressions)
+        if computes or self._window_computes or self._firing_computes:
+            return None
+        every = [f.name for f in self.input.schema] if self.shows_rows_to_classes else []
+        late = [f.name for f in self.late_fields] if self.firing.late.action is LateAction.TO else []
+        names = dict.fromkeys([*self.keys, *self.times, *(read.name for read in expressions), *late, *every])
+        return FieldsRead(tuple(names), self.keys, self.time)
 
-@pruned.register
-def _(node: WindowAggregate, required: Names) -> Node:
-    aggregates = tuple(a for a in node.aggregates if a.name in required)
-    own = node.columns.names
-    read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(node.firing))
-    read |= all_fields(node.input) if node.shows_rows_to_classes else frozenset()
-    # Late rows carry the bounds of the window that this node assigns.
-    read = (read | node.times | read_by_window(node.window)) - own if node.window is not None else read | own
-    pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
-    rebuilt = replace(node, aggregates=aggregates, pane=pane, pane_index=pane_index)
-    return replace(rebuilt, input=pruned(node.input, read))
+    @property
+    def _window_computes(self) -> bool:
+        match self.window:
+            case None:
+                return True
+            case Session(gap_ms=int(), start_when=None, end_when=None):
+                return False
+            case Session():
+                return True
+        return False
 
+    @property
+    def _firing_computes(self) -> bool:
+        eviction = self.firing.eviction
+        evicts = eviction is not None and isinstance(eviction.evictor, EvictDelta)
+        return evicts or any(isinstance(trigger, When | Delta) for trigger in simple_triggers(self.firing.trigger))
 
-@passes.register
-def _(node: WindowAggregate, read: set[str]) -> bool:
-    """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
-    late rows of all keys."""
-    keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
-    return keyed and node.firing.late.action is LateAction.DROP
+    def with_windows_fused(self) -> WindowAggregate:
+        """The aggregate that assigns the windows itself; the same node where that would change its result.
 
+        UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where
+        keys differ from PARTITION BY.
+        """
+        if self.window is not None:
+            return self
+        assign = windows_on_top(self.input, {self.columns.time})
+        if assign is None or not self._may_fuse(assign):
+            return self
+        return replace(self, input=assign.input, window=assign.window, time=assign.time)
 
-@needed_below.register
-def _(node: WindowAggregate, needed: Names) -> Names:
-    return node.times
+    def _may_fuse(self, assign: AssignWindows) -> bool:
+        if (self.columns.start, self.columns.end) != (assign.columns.start, assign.columns.end):
+            return False
+        if any(reads_window(a.expression, self.columns) for a in self.aggregates):
+            return False
+        if isinstance(assign.window, AlignedWindow):
+            return True
+        same = len(self.keys) == len(assign.partition_by) and set(self.keys) == set(assign.partition_by)
+        return same and self.grouping_sets is None
 
+    @property
+    def kernel_kind(self) -> WindowKernelKind:
+        if isinstance(self.window, Session) and not self.window.is_cut and self._fires_once:
+            return WindowKernelKind.SESSIONS
+        # Where windows close at once, a pane per time would be one for each row.
+        closes_at_once = isinstance(self.window, Tumble) and self.window.size_ms == CLOSES_AT_ONCE
+        if isinstance(self.window, AlignedWindow) and not closes_at_once and self._shares_panes:
+            return WindowKernelKind.PANES
+        return super().kernel_kind
 
-# --- texts ----------------------------------------------------------------------------------------------------
+    @property
+    def _fires_once(self) -> bool:
+        """True for one result per window, when it closes, over all its rows, and late rows never taken."""
+        firing = self.firing
+        by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime()) and firing.late.allow_ms == 0
+        return by_default and firing.eviction is None and self.pane is None and self.pane_index is None
 
+    @property
+    def _shares_panes(self) -> bool:
+        """Panes are read in order of time, so aggregates that see the order of arrival need one pane per window."""
+        in_order = isinstance(self.window, Tumble) or not any(sees_order(item.expression) for item in self.aggregates)
+        return in_order and self._fires_once
 
-@describe.register
-def _(node: WindowAggregate) -> str:
-    parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    if node.grouping_sets is not None:
-        sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)
-        parts.append(f"sets {sets} as {node.grouping_id}")
-    parts.append(f"{_window_text(node)}{columns_text(node.columns)}")
-    parts += [*firing_text(node.firing), *(["keeping rows"] if keeps_rows(node) else [])]
-    panes = [name for name in (node.pane, node.pane_index) if name]
-    return f"WindowAggregate({'; '.join([*parts, *map(item_text, node.aggregates), *panes])})"
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        if self.kernel_kind in (WindowKernelKind.COUNTED, WindowKernelKind.ROW_MEASURED, WindowKernelKind.CUT_SESSIONS):
+            return True
+        ordered = any(sees_order(item.expression) or sees_ties(item.expression) for item in self.aggregates)
+        return ordered or not self._fires_by_time
 
+    @property
+    def _fires_by_time(self) -> bool:
+        return self._fires_once and not isinstance(self.window, UserWindow)
 
-def _window_text(node: WindowAggregate) -> str:
-    if node.window is not None:
-        return text_of(node.window, node.time)
-    info = window_of(node)
-    assert info is not None
-    return window_text(info.window)
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return (*self.keys, GROUPING_SET) if self.grouping_sets is not None else self.keys
 
+    @property
+    def before_exchange_text(self) -> str | None:
+        return "explode of the grouping sets" if self.grouping_sets is not None else None
 
-# --- changes --------------------------------------------------------------------------------------------------
+    def watermark_field(self, port: int = 0) -> str | None:
+        return self.time if self.window is not None and self.domain is not TimeDomain.PROCESSING else None
 
+    # --- Spark's own operators --------------------------------------------------------------------------------
 
-@taken_by.register
-def _(node: WindowAggregate) -> str:
-    return "an aggregate over windows"
+    @property
+    def columnar_only_clause(self) -> str | None:
+        of_window = self.window.columnar_only_clause if self.window is not None else None
+        return of_window or self._columnar_only_part or ("a window over changes" if self.retracts_rows else None)
 
+    @property
+    def _columnar_only_part(self) -> str | None:
+        firing = self.firing
+        if firing.eviction is not None:
+            return "EVICT"
+        if firing.late != DEFAULT_FIRING.late:
+            return "LATE DATA"
+        by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime())
+        if not by_default or firing.accumulation is not DEFAULT_FIRING.accumulation:
+            return "TRIGGER or EMIT"
+        return "window_pane()" if self.pane is not None or self.pane_index is not None else None
 
-@made_by.register
-def _(node: WindowAggregate) -> str:
-    return "the windows with RETRACTING"
+    @property
+    def native_state_text(self) -> str:
+        sets = f"explode of {len(self.grouping_sets)} grouping sets, " if self.grouping_sets is not None else ""
+        window = "session_window" if isinstance(self.window, Session) else "window"
+        keys = ", ".join([*self.keys, window])
+        distinct = any(item.expression.find(exp.Distinct) for item in self.aggregates)
+        collected = ", DISTINCT values kept as sets" if distinct else ""
+        return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"
 
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        provenance = {key: below[key] for key in self.keys}
+        provenance |= {a.name: traced(a.expression, below) for a in self.aggregates} | self._provenance_of_window(below)
+        extra = {"grouping_id": self.grouping_id, "pane": self.pane, "pane_index": self.pane_index}
+        return provenance | {name: text for text, name in extra.items() if name is not None}
 
-@instead_of.register
-def _(node: WindowAggregate) -> str:
-    return "emit each result once (EMIT ON WINDOW CLOSE, or without RETRACTING)"
+    def _provenance_of_window(self, below: Provenance) -> dict[str, str]:
+        """Windows that come with the rows keep what they are made of."""
+        own = provenance_of_columns(self.columns, below.get(self.time or ""))
+        given = (
+            {name: below[name] for name in own if name in below and is_qualified_by_tables()}
+            if self.window is None
+            else {}
+        )
+        return {**own, **given}
+
+    state_title = ("window aggregate", "window aggregate")
+
+    def reads_windows(self, above: bool) -> bool:
+        return self.window is None
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        if self.grouping_sets is not None:
+            yield "grouping sets", ", ".join(f"({', '.join(names[k] for k in s)})" for s in self.grouping_sets)
+        if self.window is not None:
+            yield "window", self.window.text
+            yield "time", names.get(self.time or "", "the clock")
+        yield "kind of time", self.domain.value
+        yield "aggregates", ", ".join(traced(a.expression, names) for a in self.aggregates)
+        yield "types of aggregates", ", ".join(types_of_aggregate(a, self.input.schema) for a in self.aggregates)
+        yield "firing", "; ".join(self._firing_facts) or "once, when the window closes"
+        if self.input.changelog_mode != APPEND_ONLY:
+            yield "rows", "come and go"
+        yield "columns of the pane", ", ".join(n for n, c in (("kind", self.pane), ("index", self.pane_index)) if c)
+        # The other kernels may keep rows, under names made of expressions.
+        if self.kernel_kind not in (WindowKernelKind.PANES, WindowKernelKind.SESSIONS):
+            read = {c.name for a in self.aggregates for c in a.expression.find_all(exp.Column)}
+            yield "columns", ", ".join(f.name for f in self.input.schema if f.name in read)
+
+    @property
+    def _firing_facts(self) -> list[str]:
+        """Where late rows go may change; that they go somewhere else than away is part of what the kernel reads."""
+        late = self.firing.late
+        texts = replace(self.firing, late=replace(late, table=None, values=())).texts
+        return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t
+                for t in texts]  # fmt: skip
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        below = self.window_info
+        window = self.window if self.window is not None or below is None else below.window
+        what = "accumulators" if self.why_rows_stored is None else "rows"
+        yield from window_state_descriptions(
+            what, window, self.domain, keyed=bool(self.keys), allowed_ms=self.firing.late.allow_ms
+        )

@@ -1,7 +1,7 @@
-"""Aggregates take over the windows that a window table function below them assigns.
+"""The windows of a table function, moved above the projections and filters over it.
 
-Fused, the node sees the rows once, not once per window, and can share panes between windows; a session or a count
-window then keeps aggregates in place of rows.
+An aggregate that then takes over the windows sees the rows once, not once per window, and can share panes between
+windows; a session or a count window then stores aggregates in place of rows.
 """
 
 from __future__ import annotations
@@ -10,80 +10,47 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.planner.naming import Names, passed
-from sqlstream.planner.nodes import Filter, Item, Node, Project
-from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.rules.fuse_windows_into_aggregate import with_windows
-from sqlstream.planner.windows import AlignedWindow, WindowColumns, read_by_window, renamed_window
+from sqlstream.planner.windows import AlignedWindow, WindowColumns
 
 
-@with_windows.register
-def _(node: WindowAggregate) -> Node:
-    return fused(node)
-
-
-def fused(node: WindowAggregate) -> WindowAggregate:
-    """The aggregate assigning the windows itself; the same node where that would change its result.
-
-    UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where keys
-    differ from PARTITION BY.
-    """
-    if node.window is not None:
-        return node
-    assign = _on_top(node.input, {node.columns.time})
-    if assign is None or not _may_fuse(node, assign):
-        return node
-    return replace(node, input=assign.input, window=assign.window, time=assign.time)
-
-
-def _may_fuse(node: WindowAggregate, assign: AssignWindows) -> bool:
-    if (node.columns.start, node.columns.end) != (assign.columns.start, assign.columns.end):
-        return False
-    if any(_reads(a.expression, node.columns) for a in node.aggregates):
-        return False
-    if isinstance(assign.window, AlignedWindow):
-        return True
-    same = len(node.keys) == len(assign.partition_by) and set(node.keys) == set(assign.partition_by)
-    return same and node.grouping_sets is None
-
-
-def _columns(columns: WindowColumns) -> set[str]:
-    return {columns.start, columns.end, columns.time}
-
-
-def _reads(expression: exp.Expr, columns: WindowColumns) -> bool:
-    return bool(columns_of(expression) & _columns(columns))
+def reads_window(expression: exp.Expr, columns: WindowColumns) -> bool:
+    """True where an expression reads one of the window columns."""
+    return bool(columns_of(expression) & columns.names)
 
 
 # --- the table function above projections and filters ---------------------------------------------------------
 
 
-def _on_top(node: Node, spare: set[str]) -> AssignWindows | None:
+def windows_on_top(node: Node, spare: set[str]) -> AssignWindows | None:
     """The same rows with the windows assigned last; ``spare`` fields need not be the same. None where impossible."""
     match node:
         case AssignWindows():
             return node
         case Filter():
-            below = _on_top(node.input, spare)
+            below = windows_on_top(node.input, spare)
             return _above_filter(node, below) if below is not None else None
         case Project():
-            below = _on_top(node.input, _names_below(node, spare))
+            below = windows_on_top(node.input, _names_below(node, spare))
             return _above_project(node, below, spare) if below is not None else None
     return None
 
 
 def _above_filter(node: Filter, assign: AssignWindows) -> AssignWindows | None:
     """UNSAFE where rows belong to windows together: a filtered row still holds its session, or fills its count."""
-    if not isinstance(assign.window, AlignedWindow) or _reads(node.condition, assign.columns):
+    if not isinstance(assign.window, AlignedWindow) or reads_window(node.condition, assign.columns):
         return None
     return replace(assign, input=Filter(assign.input, node.condition))
 
 
 def _above_project(node: Project, assign: AssignWindows, spare: set[str]) -> AssignWindows | None:
     """The windows over the projection of all but their columns, which is given the time column to pass on."""
-    kept = tuple(i for i in node.items if not _reads(i.expression, assign.columns))
+    kept = tuple(i for i in node.items if not reads_window(i.expression, assign.columns))
     dropped = [i for i in node.items if i not in kept and i.name not in spare]
     renamed = {i.expression.name: i.name for i in dropped if isinstance(i.expression, exp.Column)}
     if len(renamed) < len(dropped) or not {assign.columns.start, assign.columns.end} <= set(renamed):
@@ -95,7 +62,7 @@ def _above_project(node: Project, assign: AssignWindows, spare: set[str]) -> Ass
     kept, fields = _passing(_needed(assign), kept, assign.input, names)
     keys = tuple(fields[k] for k in assign.partition_by)
     time = fields[assign.time] if assign.time else None
-    window = renamed_window(assign.window, fields)
+    window = assign.window.renamed(fields)
     return replace(
         assign, window=window, input=Project(assign.input, kept), columns=columns, partition_by=keys, time=time
     )
@@ -103,7 +70,7 @@ def _above_project(node: Project, assign: AssignWindows, spare: set[str]) -> Ass
 
 def _needed(assign: AssignWindows) -> list[str]:
     time = [assign.time] if assign.time else []
-    return [*assign.partition_by, *time, *read_by_window(assign.window)]
+    return [*assign.partition_by, *time, *assign.window.fields_read]
 
 
 def _names_below(node: Project, names: set[str]) -> set[str]:
@@ -120,5 +87,5 @@ def _passing(
         # The items read rows with windows, where no field is a time attribute any more.
         if field.name in wanted and (field.time is not None or field.name not in passed_names):
             passed_names[field.name] = names.unique(field.name)
-            items.append(replace(passed(field), name=passed_names[field.name]))
+            items.append(replace(field.as_item, name=passed_names[field.name]))
     return tuple(items), passed_names

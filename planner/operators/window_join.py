@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below, timeless
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import names_of
-from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.state_facts import state_facts, title_of
-from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, is_joint, window_of
-from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import Node
+from sqlstream.planner.properties import StateDescription, WindowInfo
 
 
 @dataclass(frozen=True)
@@ -31,53 +27,33 @@ class WindowJoin(Join):
     def schema(self) -> Schema:
         return tuple([timeless(field) if field.nullable else field for field in super().schema])
 
+    def pruned(self, required: FieldNames) -> Node:
+        return self.pruned_below(required | self.read | {*self.ends})
 
-@pruned.register
-def _(node: WindowJoin, required: Names) -> Node:
-    return pruned_below(node, required | node.read | {*node.ends})
+    is_batch_invariant = True
 
+    awaited_domains = frozenset({TimeDomain.EVENT})
 
-@is_joint.register
-def _(node: WindowJoin) -> bool:
-    return True
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        """That of a side whose rows are always there."""
+        pads_left, pads_right = self.kind.padded
+        if not pads_right:
+            return self.left.window_info
+        return None if pads_left else self.right.window_info
 
+    def describe(self) -> str:
+        return f"WindowJoin({self.kind.value}; {' AND '.join(self.equalities_text)})"
 
-@awaited_by.register
-def _(node: WindowJoin) -> frozenset[TimeDomain]:
-    return frozenset({TimeDomain.EVENT})
+    kernel_text = "that keeps the rows of both sides until their windows close"
 
+    state_title = ("window join", "join")
 
-@window_of.register
-def _(node: WindowJoin) -> WindowInfo | None:
-    """That of a side whose rows are always there."""
-    pads_left, pads_right = node.kind.padded
-    if not pads_right:
-        return window_of(node.left)
-    return None if pads_left else window_of(node.right)
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from self.join_facts()
+        for side, below, end in zip(("left", "right"), self.inputs, self.ends, strict=True):
+            yield f"end of the windows of the {side} side", below.column_provenance[end]
 
-
-@describe.register
-def _(node: WindowJoin) -> str:
-    return f"WindowJoin({node.kind.value}; {' AND '.join(equalities_text(node))})"
-
-
-@kernel.register
-def _(node: WindowJoin) -> str:
-    return "that keeps the rows of both sides until their windows close"
-
-
-@title_of.register
-def _(node: WindowJoin) -> tuple[str, str]:
-    return "window join", "join"
-
-
-@state_facts.register
-def _(node: WindowJoin) -> Iterator[tuple[str, str]]:
-    yield from join_facts(node)
-    for side, below, end in zip(("left", "right"), node.inputs, node.ends, strict=True):
-        yield f"end of the windows of the {side} side", names_of(below)[end]
-
-
-@kept.register
-def _(node: WindowJoin) -> Iterator[Kept]:
-    yield Kept("the rows of both sides", "the watermark passes their window")
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the rows of both sides", "the watermark passes their window")

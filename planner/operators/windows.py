@@ -1,44 +1,28 @@
-"""Window table functions: each row once per window that holds it."""
+"""Window table functions, and what they have in common with aggregates over windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 
-from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import reads_before, taken_by, upsert_keys, with_inserts
+from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.window_text import window_text
-from sqlstream.planner.keeping import Kept, kept
-from sqlstream.planner.meanings import Names as Meanings
-from sqlstream.planner.meanings import names_of, names_tables
-from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.clocks import told_time
-from sqlstream.planner.physical.gears import Gear, needs_columnar
-from sqlstream.planner.physical.kernels import keys_of
-from sqlstream.planner.physical.native import only_columnar, require_native
-from sqlstream.planner.physical.planning import Above, stateless_step
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, shapes_state, state_facts, title_of
-from sqlstream.planner.physical.steps import Compute, Step
-from sqlstream.planner.physical.text import computed, native_state
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.firing import AfterProcessingTime, AfterWatermark, Trigger
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.properties import (
     ArrivalOrder,
+    Keys,
+    Kinds,
+    Remark,
+    StateDescription,
+    Topic,
     WindowInfo,
-    acts_by_clock,
-    arrival_order,
-    awaited_by,
-    changelog_mode,
-    is_joint,
-    keeps_rows,
-    keeps_state,
-    uses_processing_time,
-    window_of,
 )
-from sqlstream.planner.rules.prune_columns import Names, all_fields, pruned
-from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, keys_fact
 from sqlstream.planner.windows import (
     DEFAULT_COLUMNS,
     AlignedWindow,
@@ -52,14 +36,104 @@ from sqlstream.planner.windows import (
     UserWindow,
     Window,
     WindowColumns,
-    kind_of_window,
-    read_by_window,
-    time_of_windows,
 )
 
 
+class WindowKernelKind(Enum):
+    """The kernels of windows."""
+
+    PANES = "panes that windows share"
+    COUNTED = "rows counted per key"
+    ROW_MEASURED = "rows in order of time"
+    SESSIONS = "sessions, one state each"
+    CUT_SESSIONS = "sessions cut in order of time"
+    GENERAL = "window by window"
+
+
+class Windowed(Unary):
+    """Base of nodes that windows are computed by: window table functions and aggregates over windows."""
+
+    window: Window | None
+    time: str | None
+    columns: WindowColumns
+    domain: TimeDomain
+
+    @property
+    def times(self) -> FieldNames:
+        """The field with the time of rows, where the node assigns windows by one."""
+        return frozenset({self.time} if self.time is not None else ())
+
+    def _firing_remarks(self, trigger: Trigger | None) -> Iterator[Remark]:
+        """Remarks on windows that fire with ``trigger``: when the first result comes, and why rows are stored."""
+        info, reason = self.window_info, self.why_rows_stored
+        assert info is not None
+        yield Topic.LATENCY, _latency_text(info, trigger, self.watermark_delay_ms or 0)
+        if reason is not None:
+            yield Topic.KEPT_ROWS, f"{info.window.text} keeps its rows, not aggregates of them: {reason}."
+
+    def _overlap_remarks(self) -> Iterator[Remark]:
+        """A remark on windows that overlap in many others."""
+        match self.window:
+            case Hop(slide_ms=part, size_ms=size) | Cumulate(step_ms=part, size_ms=size) if size // part >= _MANY_PANES:
+                text = f"{self.window.text}: each row belongs to up to {-(-size // part)} windows."
+                yield Topic.MANY_WINDOWS, text
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        """Retractions, too, where the bounds of windows do not depend on which rows are there."""
+        return ALL_KINDS if self.why_inserts_only is None else APPEND_ONLY
+
+    @property
+    def prefers_inserts(self) -> bool:
+        return self.keeps_state
+
+    @property
+    def _why_rows_cannot_go(self) -> str | None:
+        """Why the windows accept no retractions: their bounds depend on which rows are there."""
+        match self.window:
+            case CountWindow() | RowMeasured():
+                return "which rows a window holds would change with each row that goes"
+            case Session(is_cut=True):
+                return "where a session is cut would change with rows that go"
+            case UserWindow():
+                return "Python classes see inserted rows"
+        if self.domain is TimeDomain.PROCESSING:
+            return "a row does not go in the window of processing time in which it came"
+        return None
+
+    @property
+    def kernel_kind(self) -> WindowKernelKind:
+        """The kernel that computes the windows. The fast ones take windows that fire once."""
+        match self.window:
+            case CountWindow():
+                return WindowKernelKind.COUNTED
+            case RowMeasured():
+                return WindowKernelKind.ROW_MEASURED
+            case Session(is_cut=True):
+                return WindowKernelKind.CUT_SESSIONS
+        return WindowKernelKind.GENERAL
+
+    @property
+    def kernel_text(self) -> str:
+        reason = self.why_rows_stored
+        kept = f"rows kept ({reason})" if reason else "aggregates of the rows kept"
+        return f"of {self.kernel_kind.value}, {kept}{', also when rows go' if self.retracts_rows else ''}"
+
+    @property
+    def retracts_rows(self) -> bool:
+        """True where the input may retract rows."""
+        return self.input.changelog_mode != APPEND_ONLY
+
+    @property
+    def emits_ahead_of_clock(self) -> bool:
+        return self.domain is TimeDomain.PROCESSING
+
+
+_MANY_PANES = 100
+"""From so many windows per row on, EXPLAIN ADVICE says so."""
+
+
 @dataclass(frozen=True)
-class AssignWindows(Unary):
+class AssignWindows(Windowed):
     """A window table function: each row once per window that holds it, with the window's columns.
 
     ``partition_by`` names fields and matters where windows are those of a key: rows of SESSION come out when the
@@ -76,263 +150,213 @@ class AssignWindows(Unary):
     @cached_property
     def schema(self) -> Schema:
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
-        return (*plain, *self.columns.fields(time_of_windows(self.window, self.domain)))
+        return (*plain, *self.columns.fields(self.window.time_domain(self.domain)))
+
+    def remarks(self) -> Iterator[Remark]:
+        yield from self._firing_remarks(None) if self.keeps_state else ()
+        yield from self._overlap_remarks()
 
     @property
-    def times(self) -> frozenset[str]:
-        """The field with the time of rows, where they have one."""
-        return frozenset({self.time} if self.time is not None else ())
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        """Rows that come out when their window closes are those that are there by then."""
+        return APPEND_ONLY if self.keeps_state else self.input.changelog_mode
 
+    @property
+    def why_inserts_only(self) -> str | None:
+        return self._why_rows_cannot_go if self.keeps_state else None
 
-# --- properties -----------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------
 
+    @property
+    def keeps_state(self) -> bool:
+        """The rows of a window table function on aligned windows come out at once."""
+        return not isinstance(self.window, AlignedWindow)
 
-@keeps_state.register
-def _(node: AssignWindows) -> bool:
-    """The rows of a window table function on aligned windows come out at once."""
-    return not isinstance(node.window, AlignedWindow)
+    @property
+    def why_rows_stored(self) -> str | None:
+        return None if isinstance(self.window, AlignedWindow) else "they come out when their window fires"
 
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset() if isinstance(self.window, CountWindow | AlignedWindow) else frozenset({self.domain})
 
-@keeps_rows.register
-def _(node: AssignWindows) -> str | None:
-    return None if isinstance(node.window, AlignedWindow) else "they come out when their window fires"
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.window.follows_clock(self.domain)
 
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        c = self.columns
+        return WindowInfo(self.window, c.start, c.end, c.time, self.domain, self.partition_by)
 
-@awaited_by.register
-def _(node: AssignWindows) -> frozenset[TimeDomain]:
-    return frozenset() if isinstance(node.window, CountWindow | AlignedWindow) else frozenset({node.domain})
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        return self.input.arrival_order if isinstance(self.window, AlignedWindow) else ArrivalOrder.WINDOW
 
+    @property
+    def is_batch_invariant(self) -> bool:
+        return not isinstance(self.window, (GlobalWindow, UserWindow))
 
-@uses_processing_time.register
-def _(node: AssignWindows) -> bool:
-    return windows_follow_clock(node.window, node.domain)
+    # --- rules ------------------------------------------------------------------------------------------------
 
+    def pruned(self, required: FieldNames) -> Node:
+        # Python classes of users see whole rows: which columns they read, nobody knows.
+        shown = self.input.field_names if isinstance(self.window, UserWindow) else frozenset()
+        read = {*self.partition_by, *self.times, *self.window.fields_read, *shown}
+        return replace(self, input=self.input.pruned((required - self.columns.names) | read))
 
-def windows_follow_clock(window: Window | None, domain: TimeDomain) -> bool:
-    """True for windows of processing time, but for those that count rows, and for those that a class may end."""
-    by_time = domain is TimeDomain.PROCESSING and not isinstance(window, CountWindow)
-    return by_time or isinstance(window, UserWindow)
+    def passes_filter(self, read: set[str]) -> bool:
+        if not isinstance(self.window, AlignedWindow):
+            # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
+            return bool(read) and read <= set(self.partition_by)
+        return not read & self.columns.names
 
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return self.times
 
-@acts_by_clock.register
-def _(node: AssignWindows) -> bool:
-    return node.domain is TimeDomain.PROCESSING
+    # --- texts ------------------------------------------------------------------------------------------------
 
+    def describe(self) -> str:
+        keys = f" partition by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"AssignWindows({text_of(self.window, self.time)}{keys}{columns_text(self.columns)})"
 
-@window_of.register
-def _(node: AssignWindows) -> WindowInfo | None:
-    c = node.columns
-    return WindowInfo(node.window, c.start, c.end, c.time, node.domain, node.partition_by)
+    @property
+    def compute_text(self) -> str:
+        window = self.window
+        assert isinstance(window, AlignedWindow), window
+        if window.zone is not None:
+            return f"mapInArrow that assigns windows on the clock of {window.zone}"
+        match window:
+            case Tumble():
+                return "projection, one window per row"
+            case Hop(slide_ms=slide, size_ms=size):
+                return f"explode of up to {-(-size // slide)} windows per row"
+            case Cumulate(step_ms=step, size_ms=size):
+                return f"explode of up to {size // step} windows per row"
 
+    native_state_text = (
+        "streaming aggregation by session_window that keeps all rows until the session closes, then inline"
+    )
 
-@arrival_order.register
-def _(node: AssignWindows) -> ArrivalOrder:
-    return arrival_order(node.input) if isinstance(node.window, AlignedWindow) else ArrivalOrder.WINDOW
+    @property
+    def needs_columnar(self) -> bool:
+        return getattr(self.window, "zone", None) is not None
 
+    @property
+    def columnar_only_clause(self) -> str | None:
+        changes = self.keeps_state and self.retracts_rows
+        return self.window.columnar_only_clause or ("a window over changes" if changes else None)
 
-@is_joint.register
-def _(node: AssignWindows) -> bool:
-    return not isinstance(node.window, (GlobalWindow, UserWindow))
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.partition_by
 
+    def watermark_field(self, port: int = 0) -> str | None:
+        return self.time if self.domain is not TimeDomain.PROCESSING else None
 
-# --- rules ----------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, **provenance_of_columns(self.columns, below.get(self.time or ""))}
 
-@pruned.register
-def _(node: AssignWindows, required: Names) -> Node:
-    # Python classes of users see whole rows: which columns they read, nobody knows.
-    shown = all_fields(node.input) if isinstance(node.window, UserWindow) else frozenset()
-    read = {*node.partition_by, *node.times, *read_by_window(node.window), *shown}
-    return replace(node, input=pruned(node.input, (required - node.columns.names) | read))
+    state_title = ("windows", "windows")
 
+    shapes_state_above = True
 
-@passes.register
-def _(node: AssignWindows, read: set[str]) -> bool:
-    if not isinstance(node.window, AlignedWindow):
-        # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
-        return bool(read) and read <= set(node.partition_by)
-    return not read & node.columns.names
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.partition_by, names)
+        yield "window", self.window.text
+        yield "time", names.get(self.time or "", "the clock")
+        yield "kind of time", self.domain.value
+        if self.keeps_state:
+            yield "columns", self.input.rows_fact
+            if self.retracts_rows:
+                yield "rows", "come and go"
 
+    # --- changes ----------------------------------------------------------------------------------------------
 
-@needed_below.register
-def _(node: AssignWindows, needed: Names) -> Names:
-    return node.times
+    @property
+    def consumer_name(self) -> str:
+        return f"{self.window.sql_name} in FROM"
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """A row stands in its windows: those with the bounds of a key are about one of them."""
+        if self.keeps_state:
+            return frozenset()
+        return frozenset(key | {self.columns.start, self.columns.end} for key in self.input.upsert_keys)
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """A row that moves in time has other windows."""
+        return True
+
+    def append_only_variant(self) -> Node | None:
+        below = None if self.keeps_state else self.input.append_only_variant()
+        return None if below is None else replace(self, input=below)
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.keeps_state:
+            yield from window_state_descriptions("rows", self.window, self.domain, keyed=bool(self.partition_by))
 
 
 # --- texts ----------------------------------------------------------------------------------------------------
 
 
-@describe.register
-def _(node: AssignWindows) -> str:
-    keys = f" partition by {', '.join(node.partition_by)}" if node.partition_by else ""
-    return f"AssignWindows({text_of(node.window, node.time)}{keys}{columns_text(node.columns)})"
-
-
 def text_of(window: Window, time: str | None) -> str:
     """``TUMBLE size 1 min on ts``."""
-    return f"{window_text(window)}{f' on {time}' if time else ''}"
+    return f"{window.text}{f' on {time}' if time else ''}"
 
 
 def columns_text(columns: WindowColumns) -> str:
-    """What the columns of windows are called; nothing where that is what they always are."""
+    """The names of the window columns; empty where they are the default."""
     names = (columns.start, columns.end, columns.time)
     return "" if columns == DEFAULT_COLUMNS else f" as {', '.join(names)}"
 
 
-@computed.register
-def _(node: AssignWindows) -> str:
-    window = node.window
-    assert isinstance(window, AlignedWindow), window
-    if window.zone is not None:
-        return f"mapInArrow that assigns windows on the clock of {window.zone}"
-    match window:
-        case Tumble():
-            return "projection, one window per row"
-        case Hop(slide_ms=slide, size_ms=size):
-            return f"explode of up to {-(-size // slide)} windows per row"
-        case Cumulate(step_ms=step, size_ms=size):
-            return f"explode of up to {size // step} windows per row"
-
-
-@native_state.register
-def _(node: AssignWindows) -> str:
-    return "streaming aggregation by session_window that keeps all rows until the session closes, then inline"
-
-
-# --- what runs ------------------------------------------------------------------------------------------------
-
-
-@stateless_step.register
-def _(node: AssignWindows, above: Above) -> Step:
-    if above.whole.gear is Gear.NATIVE:
-        require_native(node)
-    return Compute(node, above.below(node), arrow=needs_columnar(node))
-
-
-@needs_columnar.register
-def _(node: AssignWindows) -> bool:
-    return getattr(node.window, "zone", None) is not None
-
-
-@only_columnar.register
-def _(node: AssignWindows) -> str | None:
-    changes = keeps_state(node) and changelog_mode(node.input) != APPEND_ONLY
-    return only_columnar_window(node.window) or ("a window over changes" if changes else None)
-
-
-_ONLY_COLUMNAR: dict[type[Window], str] = {
-    CountWindow: "COUNT WINDOW",
-    RowMeasured: "a window that mixes rows and time",
-    GlobalWindow: "GLOBAL WINDOW",
-    UserWindow: "WINDOW USING",
-}
-
-
-def only_columnar_window(window: Window | None) -> str | None:
-    """What of a window Spark's own operators cannot do."""
-    match window:
-        case Tumble() | Hop() | Cumulate():
-            return "a window on the clock of a time zone" if window.zone is not None else None
-        case None | Session(gap_ms=int(), max_duration_ms=None, start_when=None, end_when=None):
-            return None
-        case Session():
-            return "SESSION with a gap per row, MAX_DURATION, START_WHEN or END_WHEN"
-    return _ONLY_COLUMNAR[type(window)]
-
-
-@keys_of.register
-def _(node: AssignWindows) -> tuple[str, ...]:
-    return node.partition_by
-
-
-@told_time.register
-def _(node: AssignWindows, port: int = 0) -> str | None:
-    return node.time if node.domain is not TimeDomain.PROCESSING else None
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@names_of.register
-def _(node: AssignWindows) -> Meanings:
-    below = names_of(node.input)
-    return {**below, **names_of_columns(node.columns, below.get(node.time or ""))}
-
-
-def names_of_columns(columns: WindowColumns, time: str | None = None) -> Meanings:
-    """``time``: the meaning of the field that tells the windows of rows, which lineage shows."""
-    of = f"({time})" if time is not None and names_tables() else ""
+def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Provenance:
+    """The provenance of window columns. ``time``: that of the field that assigns windows, which lineage shows."""
+    of = f"({time})" if time is not None and is_qualified_by_tables() else ""
     return {columns.start: f"window_start{of}", columns.end: f"window_end{of}", columns.time: f"window_time{of}"}
 
 
-@title_of.register
-def _(node: AssignWindows) -> tuple[str, str]:
-    return "windows", "windows"
-
-
-@shapes_state.register
-def _(node: AssignWindows) -> bool:
-    return True
-
-
-@state_facts.register
-def _(node: AssignWindows) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.partition_by, names)
-    yield "window", window_text(node.window)
-    yield "time", names.get(node.time or "", "the clock")
-    yield "kind of time", node.domain.value
-    if keeps_state(node):
-        yield "columns", rows_fact(node.input)
-        if changelog_mode(node.input) != APPEND_ONLY:
-            yield "rows", "come and go"
-
-
-# --- changes --------------------------------------------------------------------------------------------------
-
-
-@taken_by.register
-def _(node: AssignWindows) -> str:
-    return f"{kind_of_window(node.window)} in FROM"
-
-
-@upsert_keys.register
-def _(node: AssignWindows) -> frozenset[frozenset[str]]:
-    """A row stands in its windows: those with the bounds of a key are about one of them."""
-    if keeps_state(node):
-        return frozenset()
-    return frozenset(key | {node.columns.start, node.columns.end} for key in upsert_keys(node.input))
-
-
-@reads_before.register
-def _(node: AssignWindows, above: bool, port: int = 0) -> bool:
-    """A row that moves in time has other windows."""
-    return True
-
-
-@with_inserts.register
-def _(node: AssignWindows) -> Node | None:
-    below = None if keeps_state(node) else with_inserts(node.input)
-    return None if below is None else replace(node, input=below)
-
-
-@kept.register
-def _(node: AssignWindows) -> Iterator[Kept]:
-    if keeps_state(node):
-        yield from kept_by_windows("rows", node.window, node.domain, keyed=bool(node.partition_by))
-
-
-def kept_by_windows(
+def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
-) -> Iterator[Kept]:
-    """What is kept of windows: those of time close, those of rows do not."""
+) -> Iterator[StateDescription]:
+    """What is stored of windows: those of time close, those of rows do not."""
     match window:
         case GlobalWindow() | CountWindow():
             of = "each key" if keyed else "all rows"
-            yield Kept(f"the {what} of {of} that no window has given back", None if keyed else "there is one key")
+            yield StateDescription(
+                f"the {what} of {of} that no window has given back", None if keyed else "there is one key"
+            )
         case UserWindow():
-            yield Kept(f"the {what} of each window", f"{window.call.function} ends the window")
+            yield StateDescription(f"the {what} of each window", f"{window.call.function} ends the window")
         case _:
             passes = "the clock passes" if domain is TimeDomain.PROCESSING else "the watermark passes"
             later = f", and {readable(allowed_ms)} more for late rows" if allowed_ms else ""
-            yield Kept(f"the {what} of open windows", f"{passes} their end{later}")
+            yield StateDescription(f"the {what} of open windows", f"{passes} their end{later}")
+
+
+def _latency_text(info: WindowInfo, trigger: Trigger | None, delay_ms: int) -> str:
+    """When windows give their first result. It never leaves before the end of the micro-batch with its last row.
+
+    ``delay_ms``: how far the watermark is behind.
+    """
+    name = f"Latency floor of {info.window.text}"
+    if isinstance(info.window, CountWindow | RowMeasured):
+        return f"{name}: {info.window.rows_text}."
+    if isinstance(info.window, GlobalWindow) and trigger in (AfterWatermark(), AfterProcessingTime()):
+        return f"{name}: results come at the end of the input."
+    if trigger is not None:
+        return f"{name}: its first result comes {trigger.first_firing_text}."
+    if info.domain is TimeDomain.PROCESSING:
+        return f"{name}: results come when the clock passes the end of the window{info.window.wait_text(0)}."
+    after = f"{readable(delay_ms)} after the end of the window" if delay_ms else "at the end of the window"
+    return f"{name}: results come {after} in event time{info.window.wait_text(delay_ms)}."

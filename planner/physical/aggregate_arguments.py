@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.fields import Item, Schema
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.type_inference import call_arguments
 
@@ -155,3 +155,52 @@ def _hashed(value: exp.Expression) -> exp.Expression:
     """The hash that Spark's HyperLogLog++ takes; NULL for NULL."""
     hashed = exp.Anonymous(this="xxhash64", expressions=[value.copy()])
     return exp.Case(ifs=[exp.If(this=value.copy().is_(exp.null()).not_(), true=hashed)])
+
+
+# --- what calls see of the order of rows ----------------------------------------------------------------------
+
+ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
+                     "string_agg", "mode"})  # fmt: skip
+"""Aggregates that see the order of rows."""
+
+_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
+
+_ORDERED_BY_TIES = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
+"""Aggregates that see the order of rows where these tie, repeat or are summed up in sketches."""
+
+
+def sees_order(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call depends on the order of arrival, and for users' functions."""
+    calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
+    return bool(calls) or expression.find(exp.Anonymous) is not None
+
+
+def sees_ties(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call depends on the order in which rows arrived that tie or repeat."""
+    return any(spark_name(call) in _ORDERED_BY_TIES for call in expression.find_all(exp.Func))
+
+
+def lists_in_arrival_order(call: exp.Expr) -> str | None:
+    """The name of an aggregate that lists values in the order of arrival; None for others."""
+    inner = call
+    while isinstance(inner, AGGREGATE_WRAPPERS):
+        inner = inner.this
+    name = spark_name(inner) if isinstance(inner, exp.Func) else None
+    return name if name in _LISTS else None
+
+
+def types_of_aggregate(aggregate: Item, rows: Schema) -> str:
+    """The type of an aggregate and those of what it reads of its rows."""
+    types = {f.name: f.type for f in rows}
+    read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
+    return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)
+
+
+_CHAINABLE = (exp.Avg, exp.Count, exp.Max, exp.Min, exp.Sum)
+
+
+def reads_plain_column(call: exp.Expression) -> bool:
+    """True for calls that read one column as it is, or only count rows."""
+    arguments = list(call.iter_expressions())
+    counts = isinstance(call, exp.Count) and isinstance(call.this, exp.Star | exp.Literal)
+    return isinstance(call, _CHAINABLE) and len(arguments) == 1 and (counts or isinstance(call.this, exp.Column))

@@ -9,31 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
-from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Node, StatementSet
-from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
-from sqlstream.planner.remembering import remembered
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, StatementSet
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark.watermark import Watermark
-
-
-class WaitsFor(Enum):
-    """Why rows wait in state, other than for time; the watermark is held for them meanwhile."""
-
-    ANSWERS = "answers"
-    """To lookups: the rows go on without further input."""
-    BARRIERS = "barriers"
-    MATCHES = "matches"
-    """That are not decided: rows to come may make them longer."""
-
-
-@singledispatch
-def waiting_for(node: Node) -> WaitsFor | None:
-    """Why rows in the state of ``node`` may wait, other than for time; None if they wait for time only, or do not
-    wait."""
-    return None
 
 
 @dataclass(frozen=True)
@@ -64,36 +45,21 @@ class PlanClocks:
 def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
     """The clocks on the columnar gear."""
     stateful = list(stateful_nodes(plan))
-    by_clock = any(map(uses_processing_time, stateful))
+    by_clock = any(each.uses_processing_time for each in stateful)
     event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
     ticks = by_clock and (event_time or not marks)
     by_time = Watermark.CLOCK if by_clock else Watermark.NONE
     return PlanClocks(
         Watermark.EVENT_TIME if event_time else by_time,
         ticks,
-        frozenset(domain for node in stateful if (domain := waiting_for(node)) is not None),
+        frozenset(domain for node in stateful if (domain := node.waits_for) is not None),
         ends_by_tick=ticks and not marks,
     )
 
 
-@singledispatch
-def told_time(node: Node, port: int = 0) -> str | None:
-    """The time of rows whose newest value the exchange of an operator's input may tell as their watermark; None: it
-    may not."""
-    return None
-
-
-@remembered
-@singledispatch
-def held_back_ms(node: Node) -> int:
-    """How far the rows of a node may be behind the watermark of the query, in milliseconds, and still be on time:
-    operators above see a watermark that is held back by as much."""
-    return max(map(held_back_ms, node.inputs), default=0)
-
-
 def stateful_nodes(plan: Node) -> Iterator[Node]:
     """The nodes that keep state, top down."""
-    return filter(keeps_state, plan.walk())
+    return (node for node in plan.walk() if node.keeps_state)
 
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
@@ -103,7 +69,7 @@ def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) 
         node, domains = waiting.pop()
         if isinstance(node, AssignTime) and node.domain in domains:
             yield node
-        below = domains | awaited_by(node)
+        below = domains | node.awaited_domains
         waiting += ((child, below) for child in reversed(node.inputs))
 
 

@@ -6,33 +6,23 @@ themselves. Each kind of node without state has a function of its own; operators
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from itertools import count
+from typing import NoReturn
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import drops_before, reads_before
-from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Node, Output, Project, Scan, StatementSet
-from sqlstream.planner.physical.chaining import Link, link_of
-from sqlstream.planner.physical.clocks import (
-    PlanClocks,
-    clocks_of,
-    held_back_ms,
-    observes_watermarks,
-    told_time,
-    watermarked_nodes,
-)
-from sqlstream.planner.physical.engine import Engine
-from sqlstream.planner.physical.gears import Gear, gear_of
-from sqlstream.planner.physical.kernels import asks_outside, keys_of, ports_of, sees_arrival
-from sqlstream.planner.physical.native import require_native, require_passage
+from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.changes import drops_before
+from sqlstream.planner.node import Link, Node
+from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.physical.clocks import PlanClocks, clocks_of, observes_watermarks, watermarked_nodes
+from sqlstream.planner.physical.engine import Engine, Gear, gear_of
 from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
+    Ask,
     BlobWatermark,
     Compute,
     Mark,
@@ -42,10 +32,9 @@ from sqlstream.planner.physical.steps import (
     Port,
     Read,
     Step,
-    Told,
+    WatermarkSource,
     Write,
 )
-from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
 
 
 @with_room
@@ -84,13 +73,13 @@ class _Whole:
     lookups: Iterator[int]
     watermarks: Iterator[int]
 
-    def told(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> Told:
+    def told(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> WatermarkSource:
         """How a watermark is told where no exchange does: that of processing time by ticks where others are awaited."""
         if mark.domain not in awaited:
-            return Told.NOT
+            return WatermarkSource.NOT
         others = {m.domain for m in self.marks} != {mark.domain}
         by_ticks = mark.domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR and others
-        return Told.BY_TICKS if by_ticks else Told.BY_ROWS
+        return WatermarkSource.BY_TICKS if by_ticks else WatermarkSource.BY_ROWS
 
     def tells_alone(self, mark: AssignTime) -> bool:
         """May an exchange tell the watermark of rows that all reach it? In a statement set other queries read them,
@@ -126,8 +115,8 @@ class Above:
         return replace(planned, drops_before=True) if drops_before(node, self.before) else planned
 
     def _step(self, node: Node) -> Step:
-        if not keeps_state(node):
-            return stateless_step(node, self)
+        if not node.keeps_state:
+            return self._stateless(node)
         return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
 
     def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
@@ -136,7 +125,7 @@ class Above:
 
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
         """The state of the walk for one of the inputs."""
-        over = replace(self, before=reads_before(node, self.before, port))
+        over = replace(self, before=node.reads_update_before(self.before, port))
         if port >= len(ports):
             return over
         told, files = ports[port].told, ports[port].files
@@ -150,7 +139,7 @@ class Above:
 
     def require_calls(self) -> None:
         """Rows for which a function raises an exception must be able to leave."""
-        require_passage("dead letters", self.functions.table, self.native_state)
+        _require_passage("dead letters", self.functions.table, self.native_state)
 
     @property
     def skips(self) -> bool:
@@ -159,41 +148,48 @@ class Above:
     # --- operators with state -------------------------------------------------------------------------------------
 
     def _native(self, node: Node) -> NativeState:
-        require_native(node)
-        under = replace(self, awaited=self.awaited | awaited_by(node), stateful=(*self.stateful, node))
+        _require_native(node)
+        under = replace(self, awaited=self.awaited | node.awaited_domains, stateful=(*self.stateful, node))
         return NativeState(node, under.below(node))
 
     def _operator(self, node: Node) -> Operator:
         whole = self.whole
         number = next(whole.operators)
-        lookup = next(whole.lookups) if asks_outside(node) else None
-        chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
+        lookup = next(whole.lookups) if node.queries_external_source else None
+        chained = self._chained(node) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
-        ticks = whole.clocks.ticks and uses_processing_time(node)
+        ticks = whole.clocks.ticks and node.uses_processing_time
         under = Above(
             whole,
-            awaited=self.awaited | awaited_by(node),
+            awaited=self.awaited | node.awaited_domains,
             stateful=(*self.stateful, node),
-            in_order=self.in_order or sees_arrival(node),
+            in_order=self.in_order or node.depends_on_arrival_order,
             linked=link is not None,
             functions=self.functions,
             before=self.before,
         )
-        ports = tuple(under.port(node, port, ticks=ticks) for port in range(ports_of(node)))
+        ports = tuple(under.port(node, port, ticks=ticks) for port in range(node.port_count))
         return Operator(
             node,
             under.below(node, ports),
             number,
-            keys=keys_of(node),
+            keys=node.exchange_keys,
             in_order=under.in_order,
             ticks=ticks,
             stateful_above=self.stateful[-1] if self.stateful else None,
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
-            held_back_ms=max(map(held_back_ms, node.inputs), default=0),
+            held_back_ms=max((child.watermark_held_back_ms for child in node.inputs), default=0),
             ports=ports,
         )
+
+    def _chained(self, node: Node) -> Link | str | None:
+        """The operator that the node is chained to, or why it has an exchange of its own; None where no operator with
+        state is below."""
+        if not any(below.keeps_state for child in node.inputs for below in child.walk()):
+            return None
+        return node.chain_link(self.whole.clocks.rows_wait)
 
     def port(self, node: Node, port: int, *, ticks: bool) -> Port:
         """The exchange of one input of the operator ``node``."""
@@ -204,14 +200,14 @@ class Above:
 
     def _told(self, node: Node, port: int) -> BlobWatermark | None:
         """The watermark that the exchange of an input can tell: that of rows which all come."""
-        time = told_time(node, port)
+        time = node.watermark_field(port)
         node_and_name = below_projections(node.inputs[port], time) if time is not None else None
         if time is None or node_and_name is None:
             return None
         source, name = node_and_name
         if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
             return None
-        if source.domain not in self.awaited | awaited_by(node) or not self.whole.tells_alone(source):
+        if source.domain not in self.awaited | node.awaited_domains or not self.whole.tells_alone(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
 
@@ -222,54 +218,63 @@ class Above:
         if scan is None or isinstance(self.whole.plan, StatementSet):
             return None
         others = (time for time in times_between(below) if told is None or time is not told.source)
-        if any(self.whole.told(time, self.awaited) is Told.BY_ROWS for time in others):
+        if any(self.whole.told(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         files = files_to_read(node, port, scan)
         return files if files is not None and self.whole.engine.reads_files(scan) else None
 
+    # --- steps without state --------------------------------------------------------------------------------------
 
-# --- steps without state --------------------------------------------------------------------------------------
+    def _stateless(self, node: Node) -> Step:
+        """The step of a node without state, over the steps below it."""
+        if node.calls_functions:
+            self.require_calls()
+        if node.needs_columnar and self.whole.gear is Gear.NATIVE:
+            _require_native(node)
+        match node:
+            case Scan():
+                _require_passage("dead letters", node.on_error.table, self.native_state)
+                return Read(node, (), self.in_order, by_exchange=self.read is node)
+            case AssignTime():
+                told = WatermarkSource.BY_BLOBS if node is self.told else self.whole.told(node, self.awaited)
+                below = self.below(node)  # whose watermarks are numbered first
+                return Mark(node, below, told, self.whole.metric() if told is WatermarkSource.BY_ROWS else None)
+            case Output() | Insert():
+                return Write(node, replace(self, functions=node.functions).below(node))
+            case StatementSet():
+                return Write(node, self.below(node))
+            case Project():
+                return Compute(node, self.below(node), skipped=self.skips)
+        return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
 
-
-@singledispatch
-def stateless_step(node: Node, above: Above) -> Step:
-    """The step of a node without state, over the steps below it."""
-    return Compute(node, above.below(node))
-
-
-@stateless_step.register
-def _(node: Project, above: Above) -> Step:
-    above.require_calls()
-    return Compute(node, above.below(node), skipped=above.skips)
-
-
-@stateless_step.register(Filter)
-@stateless_step.register(Correlate)
-def _(node: Node, above: Above) -> Step:
-    above.require_calls()
-    return Compute(node, above.below(node))
-
-
-@stateless_step.register
-def _(node: Scan, above: Above) -> Step:
-    require_passage("dead letters", node.on_error.table, above.native_state)
-    if node.predicates:
-        above.require_calls()
-    return Read(node, (), above.in_order, by_exchange=above.read is node)
-
-
-@stateless_step.register
-def _(node: AssignTime, above: Above) -> Step:
-    told = Told.BY_BLOBS if node is above.told else above.whole.told(node, above.awaited)
-    return Mark(node, above.below(node), told, above.whole.metric() if told is Told.BY_ROWS else None)
+    def _ask(self, node: Node) -> Ask:
+        """The step of lookups that are asked together; their numbers count from the top."""
+        group = node.asked_together
+        for lookup in group:
+            _require_passage("ON ERROR TO", lookup.side_table, self.native_state)
+        numbered = [(next(self.whole.lookups), lookup) for lookup in reversed(group)]
+        return Ask(node, self.below(group[0]), lookups=tuple(reversed(numbered)))
 
 
-@stateless_step.register(Output)
-@stateless_step.register(Insert)
-def _(node: Output | Insert, above: Above) -> Step:
-    return Write(node, replace(above, functions=node.functions).below(node))
+# --- Spark's own operators ------------------------------------------------------------------------------------
+
+ONLY_COLUMNAR = "SS390"
 
 
-@stateless_step.register
-def _(node: StatementSet, above: Above) -> Step:
-    return Write(node, above.below(node))
+def _require_native(node: Node) -> None:
+    """UnsupportedError SS390 that names the first clause of an operator that Spark's own cannot run."""
+    clause = node.columnar_only_clause
+    if clause is not None:
+        _refuse(clause)
+
+
+def _require_passage(what: str, table: Table | None, stateful_above: Sequence[Node]) -> None:
+    """UnsupportedError SS390 where one of Spark's own operators with state would keep rows for ``table``."""
+    if table is not None and stateful_above:
+        _refuse(f"{what} below a window")
+
+
+def _refuse(what: str) -> NoReturn:
+    verb = "are" if what.startswith("dead letters") else "is"
+    message = f"{what} {verb} not executed on Spark's native operators"
+    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")

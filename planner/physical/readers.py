@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import singledispatch
 
 from sqlstream.planner.catalog import Column
-from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Project, Scan, below_projections
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -29,21 +28,6 @@ class FilesToRead:
         return dict(self.columns)[field]
 
 
-@dataclass(frozen=True)
-class FieldsRead:
-    """``names``: the fields of its input that an operator reads, ``keys`` and ``time`` among them."""
-
-    names: tuple[str, ...]
-    keys: tuple[str, ...] = ()
-    time: str | None = None
-
-
-@singledispatch
-def fields_read(node: Node, port: int = 0) -> FieldsRead | None:
-    """The fields that an operator reads from an input unchanged; None if it computes something of them."""
-    return None
-
-
 def candidate(below: Node) -> Scan | None:
     """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
     *_, last = _down(below)
@@ -59,7 +43,7 @@ def times_between(below: Node) -> Iterator[AssignTime]:
 
 def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
     """The files that the exchange of an operator's input reads itself; None if a needed column is computed."""
-    read = fields_read(node, port)
+    read = node.fields_read(port)
     if read is None:
         return None
     columns: dict[str, Column] = {}

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sqlstream.planner.nodes import AssignTime, Node, Scan
-from sqlstream.planner.physical.chaining import Link
+from sqlstream.grammar.depth import with_room
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.text import tree
+from sqlstream.planner.node import Link, Node
+from sqlstream.planner.nodes import AssignTime, Insert, Output, Scan, StatementSet
 from sqlstream.planner.physical.clocks import PlanClocks
-from sqlstream.planner.physical.gears import Gear
+from sqlstream.planner.physical.engine import Gear
 from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.udfs.spark.watermark import Watermark
 
@@ -37,6 +41,22 @@ class Step:
             yield step
             waiting.extend(reversed(step.inputs))
 
+    @property
+    def label(self) -> str:
+        """The node that the step carries out, or the nodes."""
+        return self.node.describe()
+
+    @property
+    def runs(self) -> str:
+        """What runs, in a few words."""
+        raise TypeError(f"no description for {type(self).__name__}")
+
+    @property
+    def line(self) -> str:
+        """The line of EXPLAIN PHYSICAL."""
+        dropped = ", then a filter that drops -U, which nobody above reads" if self.drops_before else ""
+        return f"{self.label}: {self.runs}{dropped}"
+
 
 @dataclass(frozen=True)
 class Compute(Step):
@@ -47,6 +67,24 @@ class Compute(Step):
 
     arrow: bool = False
     skipped: bool = False
+
+    @property
+    def runs(self) -> str:
+        if self.skipped:
+            return "nothing, the operator above reads what it needs"
+        return self.node.compute_text
+
+
+@dataclass(frozen=True)
+class Ask(Compute):
+    """Lookups without state that are asked at the same time, from the lowest to that of ``node``, each with its number
+    among the lookups of the plan."""
+
+    lookups: tuple[tuple[int, Node], ...] = ()
+
+    @property
+    def label(self) -> str:
+        return " and ".join(lookup.describe() for _, lookup in reversed(self.lookups))
 
 
 @dataclass(frozen=True)
@@ -60,8 +98,15 @@ class Read(Step):
     in_order: bool = False
     by_exchange: bool = False
 
+    @property
+    def runs(self) -> str:
+        if self.by_exchange:
+            return "Spark lists the files, the exchange above reads their columns"
+        filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
+        return f'stream of connector "{self.node.table.connector}"{filters}'
 
-class Told(Enum):
+
+class WatermarkSource(Enum):
     """How Spark learns a watermark."""
 
     NOT = "not"
@@ -79,13 +124,33 @@ class Mark(Step):
     """A time attribute and its watermark. ``metric``: the number under which the watermark is observed, if it is."""
 
     node: AssignTime
-    told: Told = Told.NOT
+    told: WatermarkSource = WatermarkSource.NOT
     metric: int | None = None
+
+    @property
+    def runs(self) -> str:
+        node, delay = self.node, readable(self.node.delay_ms)
+        if self.told is WatermarkSource.BY_BLOBS:
+            told = "the exchange above tells the newest time of its rows, and control rows join them there"
+            return f"nothing here, {told} (withWatermark, delay {delay})"
+        if self.told is WatermarkSource.BY_TICKS:
+            return "a column with the clock, which ticks tell the operators above"
+        if self.told is WatermarkSource.NOT:
+            return "nothing, no window waits for this watermark"
+        clock = "the time column" if node.domain is TimeDomain.EVENT else "the clock of the batch"
+        return (
+            f'union with the control rows of "{node.table}", withWatermark on {clock} '
+            f"(delay {delay}), then a filter that takes the control rows out"
+        )
 
 
 @dataclass(frozen=True)
 class NativeState(Step):
     """An operator with state that is Spark's own."""
+
+    @property
+    def runs(self) -> str:
+        return self.node.native_state_text
 
 
 @dataclass(frozen=True)
@@ -131,6 +196,13 @@ class Operator(Step):
     ports: tuple[Port, ...] = (Port(),)
 
     @property
+    def _exchange_text(self) -> str:
+        if self.link is not None:
+            return "in the call of the operator below"
+        how = "exchange by key group" if self.keyed else "exchange to one key group"
+        return how if len(self.ports) == 1 else f"{how} of each input"
+
+    @property
     def keyed(self) -> bool:
         return bool(self.keys)
 
@@ -143,10 +215,28 @@ class Operator(Step):
         assert isinstance(below, Operator), below
         return below
 
+    @property
+    def runs(self) -> str:
+        before, behind = self.node.before_exchange_text, self.node.after_kernel_text
+        late = f", watermark {readable(self.held_back_ms)} behind" if self.held_back_ms else ""
+        parts = (before, self._exchange_text, f"kernel {self.node.kernel_text}{late}", "state in RocksDB", behind)
+        apart = f" (not in the call of the operator below: {self.apart})" if self.apart is not None else ""
+        return f"{', '.join(text for text in parts if text is not None)}{apart}"
+
 
 @dataclass(frozen=True)
 class Write(Step):
     """The root of a query or of an insert, or the union of the inserts of a statement set."""
+
+    @property
+    def runs(self) -> str:
+        match self.node:
+            case Insert(table=table):
+                return f'sink of connector "{table.connector}", idempotent by batch'
+            case StatementSet(inserts=inserts):
+                return f"union of {len(inserts)} inserts in one query, a micro-batch is one epoch of all tables"
+        assert isinstance(self.node, Output), self.node
+        return "rows to the caller, once per micro-batch"
 
 
 @dataclass(frozen=True)
@@ -171,7 +261,7 @@ class PhysicalPlan:
         """
         by_ticks = self.clocks.watermark is Watermark.CLOCK
         for step in operator.walk():
-            told = isinstance(step, Mark) and step.told in (Told.BY_ROWS, Told.BY_BLOBS)
+            told = isinstance(step, Mark) and step.told in (WatermarkSource.BY_ROWS, WatermarkSource.BY_BLOBS)
             if told or (by_ticks and isinstance(step, Operator) and step.ticks):
                 return self.clocks.watermark
         return Watermark.NONE
@@ -189,3 +279,9 @@ def _observes(step: Step) -> bool:
         case Operator():
             return any(port.told is not None and port.told.metric is not None for port in step.ports)
     return False
+
+
+@with_room
+def explain_physical(plan: PhysicalPlan) -> str:
+    """EXPLAIN PHYSICAL: the steps as a tree, the root first."""
+    return tree(plan.root, lambda step: step.line)

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Filter, Node, Project
+from sqlstream.planner.node import Node, bottom_up
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.rewriting import (
     both,
-    bottom_up,
+    conjunction,
+    conjuncts,
     fitted,
     is_repeatable_alone,
     node_of,
     rewritten,
-    with_balanced_condition,
 )
 
 
@@ -28,6 +29,13 @@ def merge_projects(plan: Node) -> Node:
         return merge(node) if isinstance(node, Project) else node
 
     return bottom_up(bottom_up(plan, rule), with_balanced_condition)
+
+
+def with_balanced_condition(node: Node) -> Node:
+    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
+    if isinstance(node, Filter) and isinstance(node.condition, exp.And):
+        return replace(node, condition=conjunction(conjuncts(node.condition)))
+    return node
 
 
 class Merging:

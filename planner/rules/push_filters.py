@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import singledispatch
 from itertools import islice
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Node, Project, Scan, Unary, Union
+from sqlstream.planner.node import Conditions, Node, bottom_up
+from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.rewriting import (
     both,
-    bottom_up,
     columns_of,
     conjunction,
     conjuncts,
     is_repeatable,
-    substituted,
-    with_balanced_condition,
 )
-from sqlstream.planner.rules.merge_projects import Merging
+from sqlstream.planner.rules.merge_projects import Merging, with_balanced_condition
 from sqlstream.planner.type_inference import Types
-
-Conditions = list[exp.Expression]
 
 
 def push_filters(plan: Node) -> Node:
@@ -41,14 +34,19 @@ def push_filters(plan: Node) -> Node:
 def filtered(node: Node, conditions: Conditions) -> Node:
     """``node`` filtered by all conditions, each as deep as it may go."""
     pushed, kept = _divided(node, conditions, guarded=False)
-    below = into(node, pushed) if pushed else node
+    below = _pushed_below(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
+
+
+def _pushed_below(node: Node, conditions: Conditions) -> Node:
+    """``node`` with conditions below it, each of which passes it."""
+    return _beside(node, conditions) if isinstance(node, Filter) else node.with_pushed_filters(conditions, filtered)
 
 
 def _beside(node: Filter, conditions: Conditions) -> Node:
     """``node``, whose own conditions can go no deeper, filtered by more conditions."""
     pushed, kept = _divided(node.input, conditions, guarded=True)
-    below = into(node.input, pushed) if pushed else node.input
+    below = _pushed_below(node.input, pushed) if pushed else node.input
     return Filter(below, both(node.condition, conjunction(kept)) if kept else node.condition)
 
 
@@ -62,7 +60,7 @@ def _divided(node: Node, conditions: Conditions, guarded: bool) -> tuple[Conditi
     kept: Conditions = []
     types = Types(node.schema)
     for condition in conditions:
-        below = is_repeatable(condition) and _stays_small(node, condition) and passes(node, columns_of(condition))
+        below = is_repeatable(condition) and _stays_small(node, condition) and node.passes_filter(columns_of(condition))
         if below and (not (guarded or kept) or _cannot_fail(condition, types)):
             pushed.append(condition)
         else:
@@ -88,66 +86,6 @@ def _stays_small(node: Node, condition: exp.Expr) -> bool:
         if added > _MOST_ADDED:
             return False
     return True
-
-
-@singledispatch
-def passes(node: Node, read: set[str]) -> bool:
-    """May a condition that reads these fields be evaluated below ``node``?"""
-    return False
-
-
-@passes.register(Scan)
-@passes.register(Filter)
-@passes.register(Union)
-def _(node: Node, read: set[str]) -> bool:
-    return True
-
-
-@passes.register
-def _(node: Project, read: set[str]) -> bool:
-    values = {i.name: i.expression for i in node.items}
-    return all(is_repeatable(values[name]) for name in read)
-
-
-@passes.register
-def _(node: AssignTime, read: set[str]) -> bool:
-    """UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it."""
-    return node.domain is TimeDomain.PROCESSING and node.column not in read
-
-
-@passes.register
-def _(node: Correlate, read: set[str]) -> bool:
-    """UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after."""
-    return not read & {f.name for f in node.outputs}
-
-
-@singledispatch
-def into(node: Node, conditions: Conditions) -> Node:
-    """``node`` with the conditions below it, each of which passes it."""
-    assert isinstance(node, Unary), f"no condition passes {type(node).__name__}"
-    return replace(node, input=filtered(node.input, conditions))
-
-
-@into.register
-def _(node: Scan, conditions: Conditions) -> Node:
-    return replace(node, predicates=(*node.predicates, *conditions))
-
-
-@into.register
-def _(node: Filter, conditions: Conditions) -> Node:
-    return _beside(node, conditions)
-
-
-@into.register
-def _(node: Union, conditions: Conditions) -> Node:
-    branches = tuple(filtered(b, [c.copy() for c in conditions]) for b in node.branches)
-    return replace(node, branches=branches)
-
-
-@into.register
-def _(node: Project, conditions: Conditions) -> Node:
-    values = {i.name: i.expression for i in node.items}
-    return replace(node, input=filtered(node.input, [substituted(c, values) for c in conditions]))
 
 
 _TOTAL = (

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from functools import singledispatch
 
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.rewriting import bottom_up, node_of
+from sqlstream.planner.node import Node, bottom_up
+from sqlstream.planner.properties import Accepts
+from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
 
-Accepts = Callable[[Table, Comparison], bool]
 Columns = dict[str, tuple[str, DataType]]
 """Name and type of the physical columns by the name of their output."""
 
@@ -38,13 +36,7 @@ def nothing(table: Table, comparison: Comparison) -> bool:
 
 def push_lookup_filters(plan: Node, accepts: Accepts = nothing) -> Node:
     """Conjuncts of ON that the source of a table ``accepts`` become filters of the lookup."""
-    return bottom_up(plan, lambda node: with_filters(node, accepts))
-
-
-@singledispatch
-def with_filters(node: Node, accepts: Accepts) -> Node:
-    """A lookup with what its source accepts; other nodes as they are."""
-    return node
+    return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.planner.changes import reads_before, where_unread
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.rewriting import with_inputs
+from sqlstream.planner.node import Node
 
 
 def remove_normalize(plan: Node) -> Node:
@@ -13,8 +11,8 @@ def remove_normalize(plan: Node) -> Node:
 
 def _remove(node: Node, above: bool) -> Node:
     """``above``: a node above needs rows of the kind -U."""
-    rewritten = node if above else where_unread(node)
+    rewritten = node if above else node.without_update_before()
     if rewritten is not node:
         return _remove(rewritten, above)
     inputs = enumerate(node.inputs)
-    return with_inputs(node, tuple(_remove(child, reads_before(node, above, port)) for port, child in inputs))
+    return node.with_inputs(tuple(_remove(child, node.reads_update_before(above, port)) for port, child in inputs))

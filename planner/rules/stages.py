@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sqlstream.grammar.depth import with_room
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.rules.fold_constants import fold_constants
-from sqlstream.planner.rules.fuse_windows_into_aggregate import fuse_windows_into_aggregate
+from sqlstream.planner.node import Node, bottom_up
+from sqlstream.planner.properties import Accepts
 from sqlstream.planner.rules.merge_projects import merge_projects
-from sqlstream.planner.rules.prune_columns import prune_columns
 from sqlstream.planner.rules.push_filters import push_filters
-from sqlstream.planner.rules.push_lookup_filters import Accepts, nothing, push_lookup_filters
+from sqlstream.planner.rules.push_lookup_filters import nothing, push_lookup_filters
 from sqlstream.planner.rules.remove_normalize import remove_normalize
 from sqlstream.planner.rules.remove_unused_time import remove_unused_time
 
@@ -33,6 +31,21 @@ class _PushLookupFilters:
 
     def __call__(self, plan: Node) -> Node:
         return push_lookup_filters(plan, self.accepts)
+
+
+def fold_constants(plan: Node) -> Node:
+    """Constants are computed while planning, where SQL's NULLs, types and overflows cannot make a difference."""
+    return bottom_up(plan, lambda node: node.with_constants_folded())
+
+
+def fuse_windows_into_aggregate(plan: Node) -> Node:
+    """An aggregate over a window table function becomes one node that assigns the windows and aggregates."""
+    return bottom_up(plan, lambda node: node.with_windows_fused())
+
+
+def prune_columns(plan: Node) -> Node:
+    """Columns that nobody reads are not read, computed or carried along."""
+    return plan.pruned(plan.field_names)
 
 
 # Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are

@@ -14,7 +14,7 @@ from sqlstream.analysis.types import type_of
 from sqlstream.arguments import parameters_of
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes, parse_each
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Table
 from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType, from_sqlglot
 from sqlstream.workspace import Workspace

@@ -12,8 +12,8 @@ from sqlstream.errors import Span
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, kind_of
 from sqlstream.grammar import nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.pieces import Piece, pieces
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.script import Piece, pieces
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Column, Function, Table, View
 from sqlstream.planner.completion import Scope
 from sqlstream.planner.durations import as_interval

@@ -28,17 +28,17 @@ from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.planner.keeping import FOR_EVER_HINT, kept
 from sqlstream.planner.lineage import lineage
-from sqlstream.planner.nodes import Field, Insert, Node, Output, StatementSet
-from sqlstream.planner.physical.state_facts import title_of
-from sqlstream.planner.properties import bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
+from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, emit_settings
@@ -141,14 +141,14 @@ def _planned(
         return _batch(statement, workspace, plain, names)
     assert isinstance(plan, Root)
     streams = isinstance(statement, nodes.StatementSet) or batch_in_place_of(plan, statement, workspace) is None
-    ends = bounded(plan)
+    ends = plan.bounded
     state = tuple(_state(plan))
     return replace(
         plain,
         problems=() if ends or not streams else tuple(_for_ever(state, plain.span)),
         columns=_columns(plan, bound),
         keys=_keys(plan),
-        changelog=changelog_text(changelog_mode(plan)),
+        changelog=changelog_text(plan.changelog_mode),
         bounded=ends,
         runs_as="stream" if streams else "batch",
         tables=tuple(_tables(plan, statement, workspace)),
@@ -205,22 +205,22 @@ def _keys(plan: Root) -> tuple[tuple[str, ...], ...]:
         return ()
     titles = plan.names if isinstance(plan, Output) else tuple(c.name for c in plan.table.physical_columns)
     shown = {f.name: title for f, title in zip(plan.input.schema, titles, strict=True)}
-    keys = (sorted(shown[name] for name in key) for key in unique_keys(plan.input) if key <= shown.keys())
+    keys = (sorted(shown[name] for name in key) for key in plan.input.unique_keys if key <= shown.keys())
     return tuple(sorted({tuple(key) for key in keys}, key=lambda key: (len(key), key)))
 
 
 def _state(plan: Node) -> Iterator[StateNeed]:
     seen = {id(node): node for node in plan.walk()}
     for node in seen.values():
-        for one in kept(node):
-            yield StateNeed(title_of(node)[1], one.what, one.until)
+        for one in node.state_descriptions():
+            yield StateNeed(node.state_title[1], one.what, one.until)
 
 
 def _for_ever(state: Iterable[StateNeed], span: Span) -> Iterator[Problem]:
     for need in dict.fromkeys(state):
         if need.until is None:
             message = f"state without a bound: {need.operator} keeps {need.what} for ever"
-            yield Problem(KEPT_FOR_EVER, message, span, hint=FOR_EVER_HINT, warning=True)
+            yield Problem(KEPT_FOR_EVER, message, span, hint=UNBOUNDED_STATE_HINT, warning=True)
 
 
 # --- definitions ----------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ def _defined(statement: nodes.Statement, scratch: Workspace, plain: StatementAna
                 plan = bind_query(relation.query, scratch.catalog.within(relation.namespace))
                 titled = zip(relation.columns or plan.names, _columns(plan, plan), strict=True)
                 columns = tuple(replace(column, name=name) for name, column in titled)
-                changelog = changelog_text(changelog_mode(plan))
-                return replace(plain, columns=columns, changelog=changelog, bounded=bounded(plan))
+                changelog = changelog_text(plan.changelog_mode)
+                return replace(plain, columns=columns, changelog=changelog, bounded=plan.bounded)
     return plain
 
 

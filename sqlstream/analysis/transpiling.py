@@ -18,10 +18,10 @@ from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import same_in_flink
 from sqlstream.grammar import clauses_of, format_script, nodes, parse_script, span_of, table_clauses_of, to_sql
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.dialect import SqlStreamGenerator
 from sqlstream.grammar.formatting import pretty
-from sqlstream.grammar.generator import SqlStreamGenerator
 from sqlstream.grammar.script import tokenize
-from sqlstream.grammar.walking import walk
+from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve, spark_text
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.streaming_clauses import streaming_clause

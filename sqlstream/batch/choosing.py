@@ -29,7 +29,6 @@ from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
@@ -101,8 +100,8 @@ def _is_better_finished(plan: Root) -> bool:
         return True
     if not isinstance(plan, Output):
         return False
-    keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
-    return keeps or changelog_mode(plan) != APPEND_ONLY
+    keeps = any(node.keeps_state and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
+    return keeps or plan.changelog_mode != APPEND_ONLY
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:

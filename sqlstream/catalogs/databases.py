@@ -25,8 +25,8 @@ from sqlstream.errors import ConnectorError
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType, parse_type
+from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.lookup.sources.duckdb import connect
-from sqlstream.udfs.lookup.sources.failures import no_package
 from sqlstream.udfs.lookup.sources.file_database import first_line
 
 _KEPT_SECONDS = 2.0

@@ -19,7 +19,7 @@ from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import UNKNOWN, DataType, from_sqlglot
 from sqlstream.udfs.functions import describe_function
-from sqlstream.udfs.in_place import function_in_place
+from sqlstream.udfs.user_code import function_in_place
 
 OTHER_LANGUAGE = "SS352"
 NO_BODY = "SS368"

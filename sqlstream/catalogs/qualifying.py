@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import table_function_of
 from sqlstream.grammar.nodes import Name, TableArgument
+from sqlstream.grammar.trees import table_function_of
 
 if TYPE_CHECKING:
     from sqlstream.catalog import Catalog

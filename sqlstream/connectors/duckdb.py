@@ -12,8 +12,8 @@ from sqlstream.connectors.file_databases import OPTIONS, check_types, columns_th
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
+from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.lookup.sources.duckdb import DIALECT, DuckDbSource, connect
-from sqlstream.udfs.lookup.sources.failures import no_package
 
 _ELEMENTS = [name for name in DIALECT.sent if name not in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ")]
 _TYPES = (*DIALECT.sent, *(f"ARRAY<{name}>" for name in _ELEMENTS))

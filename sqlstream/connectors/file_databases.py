@@ -10,10 +10,10 @@ from sqlstream.connectors.database_tables import CONNECTIONS, TABLE_OPTION
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import PATH, Option
 from sqlstream.planner.catalog import Table
+from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.file_database import first_line
 from sqlstream.udfs.lookup.sources.sql_text import Dialect
-from sqlstream.udfs.readable_files import version_of
 from sqlstream.udfs.texts import reason_of
 
 NO_FILE = "SS566"

@@ -639,8 +639,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         """The file ranges of a table that ``has_places``."""
         from pyspark.sql import functions as F  # noqa: N812
 
+        from sqlstream.udfs.spark.batches import numbers_of
         from sqlstream.udfs.spark.file_checks import checked_places
-        from sqlstream.udfs.spark.key_groups import numbers_of
 
         path = table.option("path") or ""
         stats = _stats(path)

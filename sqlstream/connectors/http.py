@@ -19,10 +19,9 @@ from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integ
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_harmless_header
 from sqlstream.udfs.lookup.source import LookupSource, Request
-from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
-from sqlstream.udfs.lookup.sources.http import KEYS, HttpCall, HttpServer, HttpSource
-from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
-from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
+from sqlstream.udfs.lookup.sources.clients import no_equality, no_package
+from sqlstream.udfs.lookup.sources.http import KEYS, AnswerReader, HttpCall, HttpServer, HttpSource
+from sqlstream.udfs.lookup.sources.scalars import Template, parse_json_template, parse_template
 
 
 def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:

@@ -12,8 +12,7 @@ from sqlstream.options import WRONG_VALUE, OptionKind
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.sources.http import KEYS
-from sqlstream.udfs.lookup.sources.scalars import SCALARS
-from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
+from sqlstream.udfs.lookup.sources.scalars import SCALARS, Template, parse_json_template, parse_template
 
 _ADDRESS = re.compile(r"https?://[^/?#\s]+([/?].*)?", re.IGNORECASE)
 _PRINTABLE = re.compile(r"[!-~]*")

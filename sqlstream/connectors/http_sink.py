@@ -13,8 +13,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.sources.http import HttpServer, open_session, send, text_of, url_text
 from sqlstream.udfs.lookup.sources.json_values import json_object
-from sqlstream.udfs.lookup.sources.scalars import to_text
-from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.lookup.sources.scalars import Template, to_text
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:

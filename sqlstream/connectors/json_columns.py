@@ -8,8 +8,7 @@ from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import WRONG_VALUE, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.lookup.sources.json_path import JsonPath, parse_path
-from sqlstream.udfs.lookup.sources.json_values import has_json
+from sqlstream.udfs.lookup.sources.json_values import JsonPath, has_json, parse_path
 
 JSON_PATH = OptionKind("path", "a path such as $.a.b[0] or $.items[*].name", parse_path)
 COLUMN_PATH = Option("columns.#.path", JSON_PATH, "Where column # stands in the JSON; without it, under its name.")

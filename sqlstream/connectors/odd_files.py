@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.readable_files import require_readable, shown_name
+from sqlstream.udfs.listed_files import require_readable, shown_name
 from sqlstream.udfs.texts import is_text
 
 WRONG_NAME = "SS530"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.readable_files import shown_name
+from sqlstream.udfs.listed_files import shown_name
 
 WRONG_DIRECTORY = "SS532"
 

@@ -12,7 +12,7 @@ from sqlstream.connectors.database_tables import no_table
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_clear
-from sqlstream.udfs.lookup.sources.failures import no_package
+from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.lookup.sources.postgres import one_line, session_settings
 
 if TYPE_CHECKING:

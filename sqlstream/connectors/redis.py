@@ -13,24 +13,13 @@ from sqlstream.connectors.redis_sink import RedisWriter
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import (
-    DURATION,
-    MISSING_OPTION,
-    NAME,
-    STRING,
-    WRONG_VALUE,
-    Option,
-    hint_of,
-    integer,
-    one_of,
-)
+from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.source import LookupSource, Request
-from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
+from sqlstream.udfs.lookup.sources.clients import no_equality, no_package
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
-from sqlstream.udfs.lookup.sources.scalars import SCALARS
-from sqlstream.udfs.lookup.sources.templates import Template, parse_template
+from sqlstream.udfs.lookup.sources.scalars import SCALARS, Template, parse_template
 
 _BEGINNINGS = ("redis://", "rediss://", "unix://")
 _KEY_HINT = "Write the key of Redis with columns in braces, such as 'airline:{carrier}'."

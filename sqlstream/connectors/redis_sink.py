@@ -15,7 +15,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.sources.json_values import json_object, to_field
 from sqlstream.udfs.lookup.sources.redis import RedisServer, failure, key_texts
-from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.lookup.sources.scalars import Template
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlstream.errors import ConnectorError, Span
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.secrets import REFERENCE, Secrets, secret_texts, shown_value
 from sqlstream.secrets.pieces import PLACEHOLDER
 from sqlstream.types import DataType

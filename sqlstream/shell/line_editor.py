@@ -110,7 +110,7 @@ def _continued(text: str, line: int) -> str:
 
 def opened(text: str) -> str:
     """The quote or bracket that the end of the text is inside of; empty for none."""
-    from sqlstream.grammar.pieces import pieces
+    from sqlstream.grammar.script import pieces
 
     brackets: list[str] = []
     for piece in pieces(text):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.grammar.pieces import pieces
+from sqlstream.grammar.script import pieces
 from sqlstream.shell.commands import TAKES_STATEMENT, Command, command_at
 
 

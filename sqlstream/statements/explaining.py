@@ -13,7 +13,8 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder.hints import without_effect
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
 from sqlstream.planner.explain.html import html_page
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources

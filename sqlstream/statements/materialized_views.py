@@ -16,7 +16,6 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import plan_of
 from sqlstream.results import key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
@@ -231,7 +230,7 @@ def _columns(statement: nodes.CreateMaterializedView, plan: Output) -> Iterator[
 def _key(statement: nodes.CreateMaterializedView, plan: Output, names: list[str]) -> list[str]:
     """The columns by which the query updates its rows; none for one that only adds rows. BindError SS692 where the
     query changes rows, and does not say of which."""
-    if changelog_mode(plan) == APPEND_ONLY:
+    if plan.changelog_mode == APPEND_ONLY:
         return []
     positions = key_of(plan)
     if not positions:

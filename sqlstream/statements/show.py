@@ -16,7 +16,7 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder import CORE_MODULE
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.durations import as_interval
-from sqlstream.planner.nodes import Schema
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
 from sqlstream.statements.ddl import create_catalog_text, create_materialized_text, create_table_text, create_view_text

@@ -8,15 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.nodes import (
-    AssignTime,
-    Node,
-    Scan,
-    StatementSet,
-)
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Scan, StatementSet
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import WaitsFor
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, is_joint
+from sqlstream.planner.properties import ArrivalOrder, WaitsFor
 from sqlstream.table_uses import looked_up_tables, side_tables
 
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
@@ -91,17 +86,17 @@ class PlanTraits:
     @property
     def keeps_order(self) -> bool:
         """True where rows come out in the order in which they went in."""
-        return arrival_order(self.root) is ArrivalOrder.SOURCE
+        return self.root.arrival_order is ArrivalOrder.SOURCE
 
     @property
     def orders_by_answers(self) -> bool:
         """True where rows come out as the answers to lookups come."""
-        return arrival_order(self.root) is ArrivalOrder.ANSWERS
+        return self.root.arrival_order is ArrivalOrder.ANSWERS
 
     @property
     def joint(self) -> bool:
         """True where rows and watermarks may share a micro-batch."""
-        return all(map(is_joint, self.root.walk()))
+        return all(node.is_batch_invariant for node in self.root.walk())
 
     def delay_ms(self, table: str) -> int | None:
         """By how much the watermark follows the rows of a table; None where no window waits for it."""

@@ -23,10 +23,10 @@ from sqlstream.udfs.harness import KernelHarness, Row
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import describe_process_function, row_type
-from sqlstream.udfs.process.failures import FAILED_ROW
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction
 from sqlstream.udfs.process.kernel import Process
 from sqlstream.udfs.process.process_call import (
+    FAILED_ROW,
     ROWTIME,
     TABLE,
     TIME,

@@ -23,9 +23,10 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
-from sqlstream.planner.operators.lookup_steps import lookup_nodes
+from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import WaitsFor, stateful_nodes
+from sqlstream.planner.physical.clocks import stateful_nodes
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.runner import SessionSources
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.udfs.spark.adapter import KernelProcessor
+
 
 _MOST_KEPT = 8
 _CURRENT = "current"

@@ -24,7 +24,8 @@ from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.repartition import repartition
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Gear
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks

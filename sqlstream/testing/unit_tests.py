@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.grammar.pieces import pieces
+from sqlstream.grammar.script import pieces
 from sqlstream.planner.catalog import Table
 from sqlstream.statements.mocking import BoundUnitTest, MockedRows, bind_unit_test, query_of
 from sqlstream.testing.changelog import Row, merge

@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.changes import upsert_keys
-from sqlstream.planner.nodes import Insert, Node
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.udfs.kernel import END_OF_TIME, ROW_KIND
@@ -65,7 +65,7 @@ def _key_of(found: Node, choice: Random) -> tuple[str, ...]:
     if any(f.type.is_unknown for f in found.schema):
         return ()
     names = {f.name for f in found.schema}
-    keys = sorted(tuple(sorted(key)) for key in upsert_keys(found.inputs[0]) if key and key <= names)
+    keys = sorted(tuple(sorted(key)) for key in found.inputs[0].upsert_keys if key and key <= names)
     return choice.choice(keys) if keys else ()
 
 

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.planner.joining import Join
-from sqlstream.planner.nodes import Node, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Union
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.interval_join import IntervalJoin
@@ -25,8 +26,8 @@ from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
-from sqlstream.udfs.changes.set_kinds import SetKind
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.changes import SetKind
+from sqlstream.udfs.joins import JoinKind
 from tests.differential.changes import TABLES, Act, History, history
 from tests.differential.comparing import NoReference, Refused, expected, planned, without_spark
 from tests.differential.queries import query

@@ -18,7 +18,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, parse_script_recovering, to_sql
 from sqlstream.grammar import nodes as n
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of, from_json, to_json
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
 from sqlstream.statements.checking import check_script

@@ -12,10 +12,10 @@ import pytest
 import sqlglot
 from lark import Lark
 
+from docs.grammar_page import DOCUMENT, document
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.build_statements import StatementBuilder
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.document import DOCUMENT, document
 from sqlstream.grammar.language import STARTS, _NoLexer, lark_parser, openings
 from tests.grammar.dialect_examples import CHAPTERS
 
@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 
 def test_the_documentation_is_current() -> None:
     assert DOCUMENT == _ROOT / "docs" / "grammar.md"
-    assert DOCUMENT.read_text(encoding="utf-8") == document(), "run python -m sqlstream.grammar.document"
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), "run python -m docs.grammar_page"
 
 
 def test_every_rule_of_the_grammar_is_documented() -> None:

@@ -19,7 +19,7 @@ from sqlstream.grammar import (
     to_sql,
 )
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.carrier import ARG, Carrier
+from sqlstream.grammar.trees import ARG, Carrier
 from tests.grammar import strategies as random
 
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -23,12 +23,10 @@ from sqlstream.udfs.triggers.user import TriggerContext, TriggerResult
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
 from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
-from sqlstream.udfs.windows.every_rows import EveryRows
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.last_rows import LastRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.ranges import AllRows
+from sqlstream.udfs.windows.row_measured import EveryRows, LastRows, RowMeasuredKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 
 MS = 1000

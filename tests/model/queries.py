@@ -13,7 +13,7 @@ from sqlstream.udfs import assigners, evictors
 from sqlstream.udfs import triggers as kernels
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
-from sqlstream.udfs.windows.late import Lateness
+from sqlstream.udfs.windows.emission import Lateness
 from sqlstream.udfs.windows.operator import WindowKernel
 from tests.model import triggers
 from tests.model.operator import Evictor, Operator, Result, evict_delta, keep_interval, keep_rows

@@ -6,10 +6,11 @@ from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Correlate, Filter, Node, Output, Project, Scan, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Scan, Union
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 
 @singledispatch

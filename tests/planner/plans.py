@@ -10,8 +10,9 @@ from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query, Stat
 from sqlstream.planner.binder import bind_insert, bind_query, bind_statement_set, bind_table, bind_view
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.explain.text import plan_tree
+from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert as InsertPlan
-from sqlstream.planner.nodes import Node, Output
+from sqlstream.planner.nodes import Output
 from sqlstream.planner.nodes import StatementSet as StatementSetPlan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.planner.rules import optimize

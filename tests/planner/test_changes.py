@@ -9,25 +9,17 @@ from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
-from sqlstream.planner.changes import (
-    Changes,
-    changes_of,
-    made_by,
-    maker_of,
-    not_taken,
-    reads_before,
-    takes_changes,
-    upsert_keys,
-)
+from sqlstream.planner.changes import Changes, changes_of, maker_of, not_taken
+from sqlstream.planner.fields import Item
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Insert, Item, Node, Output, Project, Scan, Union
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.planner.physical.steps import Read
-from sqlstream.planner.properties import unique_keys
 from sqlstream.planner.rules import optimize
 from sqlstream.types import INT, STRING, DataType
 from tests.planner.plans import plan
@@ -54,16 +46,16 @@ def found(text: str, kind: type[Node]) -> Node:
 
 
 def test_nodes_without_state_pass_all_kinds_and_others_say_what_they_take():
-    assert takes_changes(project(SCAN, a="v")) == ALL_KINDS
-    assert takes_changes(found("SELECT item, ROW_NUMBER() OVER (ORDER BY ts) AS n FROM bids", Over)) == ALL_KINDS
+    assert project(SCAN, a="v").accepted_kinds() == ALL_KINDS
+    assert found("SELECT item, ROW_NUMBER() OVER (ORDER BY ts) AS n FROM bids", Over).accepted_kinds() == ALL_KINDS
     counting = found("SELECT item, COUNT(*) FROM bids GROUP BY item COUNT WINDOW (3 ROWS)", WindowAggregate)
-    assert takes_changes(counting) == APPEND_ONLY
-    assert takes_changes(Normalize(SCAN, ("k", "j"))) == ALL_KINDS
+    assert counting.accepted_kinds() == APPEND_ONLY
+    assert Normalize(SCAN, ("k", "j")).accepted_kinds() == ALL_KINDS
 
 
 def test_a_sink_takes_what_its_connector_does_and_deletes_by_what_is_withdrawn():
-    assert takes_changes(Insert(SCAN, SINK, takes=APPEND_ONLY)) == APPEND_ONLY
-    assert takes_changes(Insert(SCAN, SINK, takes=UPSERT)) == ALL_KINDS
+    assert Insert(SCAN, SINK, takes=APPEND_ONLY).accepted_kinds() == APPEND_ONLY
+    assert Insert(SCAN, SINK, takes=UPSERT).accepted_kinds() == ALL_KINDS
     deletes = frozenset({RowKind.INSERT, RowKind.DELETE})
     ((port, kinds),) = not_taken(Insert(SCAN, SINK, takes=deletes))
     assert (port, kinds) == (0, frozenset({RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}))
@@ -72,9 +64,9 @@ def test_a_sink_takes_what_its_connector_does_and_deletes_by_what_is_withdrawn()
 def test_changes_are_traced_to_who_makes_them():
     windows = plan(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING} UNION ALL SELECT item, 1 FROM bids")
     maker = maker_of(windows, frozenset({RowKind.UPDATE_BEFORE}))
-    assert isinstance(maker, WindowAggregate) and made_by(maker) == "the windows with RETRACTING"
+    assert isinstance(maker, WindowAggregate) and maker.producer_name == "the windows with RETRACTING"
     maker = maker_of(Normalize(project(SCAN, k="k", j="j"), ("k", "j")), ALL_KINDS)
-    assert made_by(maker) == 'table "changed"'
+    assert maker.producer_name == 'table "changed"'
 
 
 @pytest.mark.parametrize(
@@ -98,22 +90,22 @@ def test_operators_that_take_no_changes_are_named(text, taker):
 
 
 def test_keys_go_through_projections_under_all_of_their_names():
-    assert upsert_keys(SCAN) == {KEY}
-    assert upsert_keys(project(SCAN, a="k", b="j", c="k")) == {frozenset("ab"), frozenset("cb")}
-    assert upsert_keys(project(SCAN, a="k", v="v")) == frozenset()
-    assert upsert_keys(Union((SCAN, SCAN))) == frozenset()
+    assert SCAN.upsert_keys == {KEY}
+    assert project(SCAN, a="k", b="j", c="k").upsert_keys == {frozenset("ab"), frozenset("cb")}
+    assert project(SCAN, a="k", v="v").upsert_keys == frozenset()
+    assert Union((SCAN, SCAN)).upsert_keys == frozenset()
 
 
 @pytest.mark.parametrize(("kind", "keeps"), [("BIGINT", True), ("STRING", True), ("TINYINT", False), ("DOUBLE", False)])
 def test_casts_that_tell_all_values_apart_keep_keys(kind, keeps):
     wider = Item("k", exp.cast(field_of("k"), kind), DataType(kind))
     cast = Project(SCAN, (wider, Item("j", field_of("j"), INT)))
-    assert upsert_keys(cast) == (frozenset({KEY}) if keeps else frozenset())
+    assert cast.upsert_keys == (frozenset({KEY}) if keeps else frozenset())
 
 
 def test_windows_are_part_of_the_key():
     aggregate = found(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING}", WindowAggregate)
-    assert upsert_keys(aggregate) == {frozenset({"item", "window_start", "window_end"})}
+    assert aggregate.upsert_keys == {frozenset({"item", "window_start", "window_end"})}
 
 
 JOINED = """
@@ -139,24 +131,24 @@ CREATE TABLE r (k INT NOT NULL, v INT, PRIMARY KEY (k) NOT ENFORCED)
 def test_changes_of_a_join_are_about_keys_that_tell_the_key_group(join, keys):
     """A row without a partner has NULL for what the other side must equal."""
     node = next(n for n in plan(f"SELECT * FROM l {join}", JOINED).walk() if isinstance(n, RegularJoin))
-    assert upsert_keys(node) == {frozenset(key.split()) for key in keys}
+    assert node.upsert_keys == {frozenset(key.split()) for key in keys}
 
 
 def test_rows_of_a_full_join_may_be_null_in_all_of_a_key():
     groups = "(SELECT a, COUNT(*) AS n FROM l GROUP BY a) AS g FULL JOIN (SELECT MAX(v) AS m FROM r) AS x ON n = m"
     node = next(n for n in plan(f"SELECT * FROM {groups}", JOINED).walk() if isinstance(n, RegularJoin))
-    assert unique_keys(node) == frozenset()
+    assert node.unique_keys == frozenset()
 
 
 # --- who reads -U ---------------------------------------------------------------------------------------------
 
 
 def test_sinks_by_the_same_key_read_no_rows_of_before():
-    assert not reads_before(Insert(SCAN, SINK, takes=UPSERT), above=False)
-    assert reads_before(Insert(SCAN, SINK, takes=ALL_KINDS), above=False)
+    assert not Insert(SCAN, SINK, takes=UPSERT).reads_update_before(above=False)
+    assert Insert(SCAN, SINK, takes=ALL_KINDS).reads_update_before(above=False)
     by_v = Table("sink", COLUMNS, "test", primary_key=("v",))
-    assert reads_before(Insert(SCAN, by_v, takes=UPSERT), above=False)
-    assert reads_before(Output(SCAN, ("k", "j", "v")), above=False)
+    assert Insert(SCAN, by_v, takes=UPSERT).reads_update_before(above=False)
+    assert Output(SCAN, ("k", "j", "v")).reads_update_before(above=False)
 
 
 def kinds(changes: Changes) -> list[str]:

@@ -3,9 +3,8 @@
 import pytest
 
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.mermaid import mermaid
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from tests.planner.plans import plan
 
 QUERY = "SELECT item, COUNT(*) FROM bids WHERE item <> '<\"a\">' GROUP BY item, TUMBLE(ts, INTERVAL '1' HOUR)"
@@ -28,7 +27,7 @@ def test_stages_of_the_lowering_are_not_the_planners():
 
 def test_mermaid_has_a_box_per_node_and_an_arrow_per_input():
     root: Node = plan("SELECT item FROM bids WHERE item = '<a>' UNION ALL SELECT k FROM plain")
-    lines = mermaid(root, describe).splitlines()
+    lines = mermaid(root, lambda node: node.describe()).splitlines()
     nodes = list(root.walk())
     assert lines[0] == "flowchart TD"
     assert len([line for line in lines if "-->" in line]) == len(nodes) - 1

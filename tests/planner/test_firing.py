@@ -22,9 +22,8 @@ from sqlstream.planner.firing import (
     LateAction,
     LateData,
 )
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import changelog_mode, unique_keys
 from sqlstream.planner.windows import Session, Tumble
 from tests.planner.plans import created, error, errors, plan
 
@@ -67,7 +66,7 @@ def test_settings_fire_early_and_late_with_retractions_as_in_flink():
     node = with_settings(TUMBLE, EmitSettings(early_ms=1000, late_ms=0, allow_ms=60_000))
     trigger = AfterWatermark(EveryInterval(1000, TimeDomain.PROCESSING), EveryRows(1))
     assert node.firing == Firing(trigger, Accumulation.RETRACTING, late=LateData(60_000))
-    assert changelog_mode(node) == frozenset(RowKind) - {RowKind.DELETE}
+    assert node.changelog_mode == frozenset(RowKind) - {RowKind.DELETE}
 
 
 def test_lateness_of_the_settings_has_no_effect_without_late_firings_as_in_flink():
@@ -179,16 +178,16 @@ def test_a_column_of_another_type_cannot_store_late_values():
     ],
 )
 def test_row_kinds_of_a_window(text, kinds):
-    assert changelog_mode(plan(text)) == {k for k in RowKind if k.value in kinds.split()}
+    assert plan(text).changelog_mode == {k for k in RowKind if k.value in kinds.split()}
 
 
 def test_a_window_that_fires_often_has_a_key_only_where_it_retracts():
     key = frozenset({frozenset({"auction", "window_start", "window_end"})})
-    assert unique_keys(aggregate(plan(TUMBLE))) == key
-    assert unique_keys(aggregate(plan(f"{TUMBLE} EMIT CHANGES"))) == key
-    assert unique_keys(aggregate(plan(f"{TUMBLE} TRIGGER EVERY 3 ROWS"))) == frozenset()
+    assert aggregate(plan(TUMBLE)).unique_keys == key
+    assert aggregate(plan(f"{TUMBLE} EMIT CHANGES")).unique_keys == key
+    assert aggregate(plan(f"{TUMBLE} TRIGGER EVERY 3 ROWS")).unique_keys == frozenset()
     count = "SELECT auction, COUNT(*) FROM bids GROUP BY auction COUNT WINDOW (3 ROWS)"
-    assert unique_keys(aggregate(plan(count))) == frozenset()
+    assert aggregate(plan(count)).unique_keys == frozenset()
 
 
 def test_examples_of_the_dialect_bind():

@@ -7,10 +7,8 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.joins.condition import And, Compare, Condition, IsNull, Not, Or, Truth
 from tests.planner.plans import error, plan
 from tests.streams import fields, sql
@@ -106,7 +104,7 @@ def test_joins_of_inserts_that_never_withdraw_append(join: str, appends: bool) -
     bound = plan(f"SELECT b.item FROM bids b {join} clicks c ON b.item = c.k")
     joined = next(node for node in bound.walk() if isinstance(node, RegularJoin))
     wanted = frozenset({RowKind.INSERT} if appends else {RowKind.INSERT, RowKind.DELETE})
-    assert changelog_mode(joined) == wanted
+    assert joined.changelog_mode == wanted
 
 
 def test_true_is_no_condition() -> None:
@@ -127,4 +125,4 @@ def test_true_is_no_condition() -> None:
 def test_results_change_by_keys_that_hold_what_must_be_equal(query: str, keys: list[set[str]]) -> None:
     """Changes of other keys come from several key groups, in any order."""
     joined = next(node for node in plan(query).walk() if isinstance(node, RegularJoin))
-    assert upsert_keys(joined) == frozenset(map(frozenset, keys))
+    assert joined.upsert_keys == frozenset(map(frozenset, keys))

@@ -14,6 +14,8 @@ from sqlstream.planner import firing, nodes, windows
 from sqlstream.planner.catalog import Column, Function, FunctionKind, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.explain.to_json import VERSION
+from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.lookup import FailedRows, Lookup
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -28,7 +30,7 @@ from tests.planner.plans import plan
 TITLES = list(corpus())
 
 
-def restored(plan: nodes.Node) -> nodes.Node:
+def restored(plan: Node) -> Node:
     return from_json(json.dumps(to_json(plan)))
 
 
@@ -133,8 +135,8 @@ EXPRESSIONS = st.one_of(
     st.just(exp.Unnest(expressions=[exp.column("a", quoted=True)], offset=True)),
 )
 DOMAINS = st.sampled_from(TimeDomain)
-ITEMS = st.builds(nodes.Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none() | DOMAINS)
-FIELDS = st.builds(nodes.Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
+ITEMS = st.builds(Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none() | DOMAINS)
+FIELDS = st.builds(Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
 MILLISECONDS = st.integers(-(10**12), 10**12)
 ZONES = st.sampled_from([None, "Europe/Berlin"])
 ROWS = st.builds(windows.RowCount, st.integers(1, 10**6))

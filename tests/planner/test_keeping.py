@@ -7,32 +7,33 @@ from html.parser import HTMLParser
 import pytest
 
 from sqlstream.planner.explain.html import html_page
-from sqlstream.planner.keeping import kept
-from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
-from sqlstream.planner.properties import keeps_state
 from sqlstream.planner.rules import optimize
 from tests.planner.corpus import corpus
 from tests.planner.plans import plan
 
 PLANS = [optimize(bound) for bound in corpus().values()]
-STATEFUL = {type(node): node for p in PLANS for node in p.walk() if keeps_state(node)}
+STATEFUL = {type(node): node for p in PLANS for node in p.walk() if node.keeps_state}
 
 
 @pytest.mark.parametrize("kind", STATEFUL)
 def test_every_operator_with_state_says_what_it_keeps(kind):
-    assert kept.dispatch(kind) is not kept.dispatch(Node)
-    assert [*kept(STATEFUL[kind])] or kind is CurrentWatermark, "which has state for the watermark's sake alone"
+    assert kind.state_descriptions is not Node.state_descriptions
+    assert [*STATEFUL[kind].state_descriptions()] or kind is CurrentWatermark, (
+        "which has state for the watermark's sake alone"
+    )
 
 
 def test_operators_without_state_keep_nothing():
-    nodes = [node for p in PLANS for node in p.walk() if not keeps_state(node)]
+    nodes = [node for p in PLANS for node in p.walk() if not node.keeps_state]
     assert nodes
-    assert not [one for node in nodes for one in kept(node)]
+    assert not [one for node in nodes for one in node.state_descriptions()]
 
 
 def told(text):
-    return {(one.what, one.until) for node in optimize(plan(text)).walk() for one in kept(node)}
+    return {(one.what, one.until) for node in optimize(plan(text)).walk() for one in node.state_descriptions()}
 
 
 @pytest.mark.parametrize(

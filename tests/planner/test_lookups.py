@@ -16,10 +16,9 @@ from sqlstream.grammar.nodes import Query
 from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.settings import EmitSettings
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
-from sqlstream.planner.properties import ArrivalOrder, arrival_order, bounded, time_attributes, unique_keys
+from sqlstream.planner.properties import ArrivalOrder
 from sqlstream.planner.rewriting import conjuncts
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.planner.rules.push_lookup_filters import comparisons
@@ -370,17 +369,17 @@ def test_no_source_no_filters():
 
 def test_what_is_known_of_a_lookup():
     lookup_node = lookup(f"SELECT * {JOIN} ON c.id = o.y")
-    assert [f.name for f in time_attributes(lookup_node)] == ["ts", "pt"]
-    assert unique_keys(lookup_node) == {frozenset({"y"})}
-    assert unique_keys(lookup(f"SELECT * {JOIN} ON c.name = o.s")) == frozenset()
-    assert not bounded(lookup_node)
-    assert arrival_order(lookup_node) is ArrivalOrder.SOURCE
+    assert [f.name for f in lookup_node.time_attributes] == ["ts", "pt"]
+    assert lookup_node.unique_keys == {frozenset({"y"})}
+    assert lookup(f"SELECT * {JOIN} ON c.name = o.s").unique_keys == frozenset()
+    assert not lookup_node.bounded
+    assert lookup_node.arrival_order is ArrivalOrder.SOURCE
     unordered = lookup(f"SELECT * {JOIN} LOOKUP ASYNC (OUTPUT UNORDERED) ON c.id = o.y")
-    assert arrival_order(unordered) is ArrivalOrder.ANSWERS
+    assert unordered.arrival_order is ArrivalOrder.ANSWERS
 
 
 def test_explain_shows_no_options_of_tables():
-    assert "17" not in describe(lookup(f"SELECT * {JOIN} ON c.id = o.y"))
+    assert "17" not in lookup(f"SELECT * {JOIN} ON c.id = o.y").describe()
 
 
 def test_only_deferred_rows_tie_a_job_to_how_it_looks_up():

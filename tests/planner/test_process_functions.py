@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT

@@ -6,20 +6,10 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table, TimeDomain
 from sqlstream.planner.changes import changes_of
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.nodes import Filter, Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter, Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.properties import (
-    ArrivalOrder,
-    WindowInfo,
-    arrival_order,
-    bounded,
-    changelog_mode,
-    changelog_text,
-    time_attributes,
-    unique_keys,
-    watermark_delay_ms,
-    window_of,
-)
+from sqlstream.planner.properties import ArrivalOrder, WindowInfo, changelog_text
 from sqlstream.planner.rules import optimize
 from sqlstream.planner.windows import Session, Tumble
 from sqlstream.types import INT
@@ -34,47 +24,45 @@ def inner(text: str) -> Node:
 
 
 def window(text: str) -> WindowInfo:
-    actual = window_of(inner(text))
+    actual = inner(text).window_info
     assert actual is not None
     return actual
 
 
 def test_changelog_passes_through_stateless_nodes_and_ends_at_windows():
     scan = Scan(UPDATING, ("id", "v"))
-    assert changelog_text(changelog_mode(scan)) == "I,UB,UA,D"
-    assert changelog_mode(inner(f"SELECT COUNT(*) {TUMBLE} GROUP BY window_start, window_end")) == APPEND_ONLY
-    assert changelog_mode(inner("SELECT item FROM bids UNION ALL SELECT k FROM plain")) == APPEND_ONLY
+    assert changelog_text(scan.changelog_mode) == "I,UB,UA,D"
+    assert inner(f"SELECT COUNT(*) {TUMBLE} GROUP BY window_start, window_end").changelog_mode == APPEND_ONLY
+    assert inner("SELECT item FROM bids UNION ALL SELECT k FROM plain").changelog_mode == APPEND_ONLY
 
 
 def test_primary_key_is_unique_while_its_columns_are_there():
     scan = Scan(UPDATING, ("id", "v"))
-    assert unique_keys(scan) == {frozenset({"id"})}
-    assert unique_keys(Scan(UPDATING, ("v",))) == frozenset()
+    assert scan.unique_keys == {frozenset({"id"})}
+    assert Scan(UPDATING, ("v",)).unique_keys == frozenset()
 
 
 def test_keys_and_window_are_unique_above_an_aggregate_and_follow_renaming():
     keys = "GROUP BY item, window_start, window_end"
     node = inner(f"SELECT item AS i, window_start AS s, window_end AS e, COUNT(*) {TUMBLE} {keys}")
-    assert unique_keys(node) == {frozenset({"i", "s", "e"})}
-    assert unique_keys(inner(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end")) == frozenset()
+    assert node.unique_keys == {frozenset({"i", "s", "e"})}
+    assert inner(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end").unique_keys == frozenset()
 
 
 def test_watermark_is_the_slowest_of_all_inputs():
     text = "SELECT ts FROM bids UNION ALL SELECT ts FROM plain WATERMARK ts DELAY OF INTERVAL '1' MINUTE"
-    assert watermark_delay_ms(inner(text)) == 60_000
-    assert watermark_delay_ms(inner("SELECT * FROM clicks")) is None
+    assert inner(text).watermark_delay_ms == 60_000
+    assert inner("SELECT * FROM clicks").watermark_delay_ms is None
 
 
 def test_time_attributes_are_fields_of_the_schema():
-    assert [(f.name, f.time) for f in time_attributes(inner("SELECT ts AS t, n FROM bids"))] == [
-        ("t", TimeDomain.EVENT)
-    ]
-    assert [f.name for f in time_attributes(inner(f"SELECT * {TUMBLE}"))] == ["window_time"]
+    assert [(f.name, f.time) for f in inner("SELECT ts AS t, n FROM bids").time_attributes] == [("t", TimeDomain.EVENT)]
+    assert [f.name for f in inner(f"SELECT * {TUMBLE}").time_attributes] == ["window_time"]
 
 
 def test_sources_are_unbounded_unless_their_table_says_so():
-    assert not bounded(inner("SELECT item FROM bids"))
-    assert bounded(Filter(Scan(Table("t", (), "files", bounded=True), ()), exp.true()))
+    assert not inner("SELECT item FROM bids").bounded
+    assert Filter(Scan(Table("t", (), "files", bounded=True), ()), exp.true()).bounded
 
 
 @pytest.mark.parametrize(
@@ -88,14 +76,14 @@ def test_sources_are_unbounded_unless_their_table_says_so():
     ],
 )
 def test_rows_arrive_in_an_order(text, order):
-    assert arrival_order(inner(text)) is order
+    assert inner(text).arrival_order is order
 
 
 def test_window_follows_its_columns_through_projections():
     actual = window(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1")
     assert (actual.window, actual.columns) == (Tumble(10_000), ("s", None, "t"))
-    assert window_of(inner(f"SELECT item {TUMBLE}")) is None
-    assert window_of(inner("SELECT item FROM bids")) is None
+    assert inner(f"SELECT item {TUMBLE}").window_info is None
+    assert inner("SELECT item FROM bids").window_info is None
 
 
 def test_window_of_a_union_is_that_of_all_branches():
@@ -104,7 +92,7 @@ def test_window_of_a_union_is_that_of_all_branches():
         "SELECT window_start, n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '{}' SECOND)"
     )
     assert window(same.format(10)).window == Tumble(10_000)
-    assert window_of(inner(same.format(20))) is None
+    assert inner(same.format(20)).window_info is None
 
 
 def test_sessions_know_their_keys():

@@ -4,15 +4,15 @@ import pytest
 
 from sqlstream.grammar import parse_query
 from sqlstream.planner.explain import explain
-from sqlstream.planner.nodes import Correlate, Filter, Node, Project, Scan, Union
+from sqlstream.planner.folding import folded
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Project, Scan, Union
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.rewriting import columns_of, read_by_firing
+from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules import STAGES, optimize, trace
-from sqlstream.planner.rules.fold_constants import folded
-from sqlstream.planner.windows import read_by_window
 from tests.planner.corpus import corpus
 from tests.planner.plans import optimized, plan
 
@@ -26,8 +26,12 @@ def read_fields(node: Node) -> set[str]:
             collected = set().union(*(columns_of(i.expression) for i in items))
             if isinstance(node, WindowAggregate):
                 own = {node.columns.start, node.columns.end, node.columns.time}
-                collected |= {*node.keys, *([node.time] if node.time else []), *read_by_window(node.window)}
-                collected |= read_by_firing(node.firing)
+                collected |= {
+                    *node.keys,
+                    *([node.time] if node.time else []),
+                    *(node.window.fields_read if node.window is not None else ()),
+                }
+                collected |= node.firing.fields_read
                 collected = collected - own if node.window else collected | own
             return collected
         case Filter(condition=condition):
@@ -37,7 +41,11 @@ def read_fields(node: Node) -> set[str]:
         case Lookup():
             return read_by_lookup(node)
         case AssignWindows():
-            return {*([node.time] if node.time else []), *node.partition_by, *read_by_window(node.window)}
+            return {
+                *([node.time] if node.time else []),
+                *node.partition_by,
+                *node.window.fields_read,
+            }
     return set()
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize
 from tests.planner.in_sqlite import query
 from tests.planner.plans import error, optimized, plan
@@ -117,7 +116,7 @@ def test_a_condition_on_few_rows_is_a_semi_join() -> None:
     "asked", ["a IN (SELECT c FROM r)", "EXISTS (SELECT 1 FROM r)", "EXISTS (SELECT 1 FROM r WHERE c > b)"]
 )
 def test_semi_joins_of_inserts_only_insert(asked: str) -> None:
-    assert changelog_mode(plan(f"SELECT a FROM l WHERE {asked}", TABLES)) == APPEND_ONLY
+    assert plan(f"SELECT a FROM l WHERE {asked}", TABLES).changelog_mode == APPEND_ONLY
 
 
 def test_no_row_is_compared_with_all_rows_where_values_may_be_null() -> None:

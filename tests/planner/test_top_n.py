@@ -6,16 +6,14 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.changes import changes_of, upsert_keys
-from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.changes import changes_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import Closing, TopN
 from sqlstream.planner.operators.updating_over import UpdatingOver
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.properties import changelog_mode, unique_keys, uses_processing_time
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan
 
@@ -49,7 +47,7 @@ def test_conditions_on_the_number_are_bounds(condition, bounds):
 def test_other_conditions_stay_above():
     text = "SELECT item FROM bids QUALIFY RANK() OVER (ORDER BY n) <= 3 AND price > 1"
     above = found(text, Filter)
-    assert isinstance(above, Filter) and isinstance(above.input, TopN) and describe(above) == "Filter(price > 1)"
+    assert isinstance(above, Filter) and isinstance(above.input, TopN) and above.describe() == "Filter(price > 1)"
 
 
 @pytest.mark.parametrize("condition", ["rn >= 2", "rn <> 1", "rn = n", "rn <= 3 OR n > 1"])
@@ -103,7 +101,7 @@ def test_keys_that_tell_a_window_wait_for_its_end(keys, source, closes):
     text = f"SELECT item FROM {source} QUALIFY ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY n) <= 2"
     node = found(text, TopN)
     assert isinstance(node, TopN) and node.closes == closes
-    assert (changelog_mode(node) == APPEND_ONLY) is (closes is not None)
+    assert (node.changelog_mode == APPEND_ONLY) is (closes is not None)
 
 
 def test_windows_that_fire_again_close_never():
@@ -114,7 +112,7 @@ def test_windows_that_fire_again_close_never():
 
 
 def test_order_by_in_the_order_of_time():
-    assert describe(found("SELECT item FROM bids ORDER BY ts, 1 DESC", TemporalSort)) == "TemporalSort(ts, item DESC)"
+    assert found("SELECT item FROM bids ORDER BY ts, 1 DESC", TemporalSort).describe() == "TemporalSort(ts, item DESC)"
     assert not any(isinstance(node, TopN | TemporalSort) for node in plan("SELECT k FROM clicks ORDER BY pt").walk())
     limited = found("SELECT item FROM bids ORDER BY ts LIMIT 3 OFFSET 4", TopN)
     assert isinstance(limited, TopN) and (limited.first, limited.last) == (5, 7)
@@ -127,24 +125,24 @@ INSERTS_AND_DELETES = frozenset({RowKind.INSERT, RowKind.DELETE})
 
 def test_the_kinds_of_rows_that_come_out():
     with_number, single = ranked("rn <= 2"), ranked("rn = 2")
-    assert changelog_mode(with_number) == changelog_mode(single) == ALL_KINDS - {RowKind.DELETE}
-    assert changelog_mode(ranked("rn <= 2", "RANK")) == ALL_KINDS
-    assert changelog_mode(found("SELECT item FROM bids ORDER BY n LIMIT 2", TopN)) == INSERTS_AND_DELETES
-    assert changelog_mode(found("SELECT item FROM bids LIMIT 2", TopN)) == APPEND_ONLY
-    assert changelog_mode(found("SELECT id FROM cdc LIMIT 2", TopN)) == INSERTS_AND_DELETES
+    assert with_number.changelog_mode == single.changelog_mode == ALL_KINDS - {RowKind.DELETE}
+    assert ranked("rn <= 2", "RANK").changelog_mode == ALL_KINDS
+    assert found("SELECT item FROM bids ORDER BY n LIMIT 2", TopN).changelog_mode == INSERTS_AND_DELETES
+    assert found("SELECT item FROM bids LIMIT 2", TopN).changelog_mode == APPEND_ONLY
+    assert found("SELECT id FROM cdc LIMIT 2", TopN).changelog_mode == INSERTS_AND_DELETES
 
 
 def test_places_are_keys_and_else_the_keys_of_the_rows():
     number = ranked("rn <= 2").number
-    assert upsert_keys(ranked("rn <= 2")) == {frozenset({"item", number})}
-    assert upsert_keys(ranked("rn = 2")) == {frozenset({"item"})}
-    assert upsert_keys(ranked("rn <= 2", "RANK")) == frozenset()
+    assert ranked("rn <= 2").upsert_keys == {frozenset({"item", number})}
+    assert ranked("rn = 2").upsert_keys == {frozenset({"item"})}
+    assert ranked("rn <= 2", "RANK").upsert_keys == frozenset()
     limited = found("SELECT id, ts FROM cdc ORDER BY ts LIMIT 2", TopN)
-    assert upsert_keys(limited) == unique_keys(limited) == {frozenset({"id"})}
+    assert limited.upsert_keys == limited.unique_keys == {frozenset({"id"})}
     last = found(
         "SELECT item FROM bids QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts DESC) = 1", Deduplicate
     )
-    assert upsert_keys(last) == {frozenset({"item"})}
+    assert last.upsert_keys == {frozenset({"item"})}
 
 
 def test_rows_of_before_are_read_of_changes():
@@ -164,9 +162,9 @@ def test_rows_of_before_are_read_of_changes():
 def test_numbers_in_event_time_are_final_where_inserts_are_taken(bounded):
     rows = f"(SELECT * FROM bids WHERE n > 0 QUALIFY {bounded}) AS b"
     text = f"SELECT item, COUNT(*) FROM {rows} GROUP BY item, TUMBLE(ts, INTERVAL '1' MINUTE)"
-    assert changelog_mode(optimize(plan(text))) == APPEND_ONLY
+    assert optimize(plan(text)).changelog_mode == APPEND_ONLY
     assert isinstance(found(text, Over), Over)
-    assert changelog_mode(plan(f"SELECT * FROM {rows}")) != APPEND_ONLY
+    assert plan(f"SELECT * FROM {rows}").changelog_mode != APPEND_ONLY
 
 
 def test_last_rows_are_never_final():
@@ -185,12 +183,12 @@ def test_last_rows_are_never_final():
 def test_hints_say_how_long_a_key_is_kept(order, kind):
     bounded = f"ROW_NUMBER() OVER (PARTITION BY item ORDER BY {order}) = 1"
     node = found(f"SELECT /*+ STATE_TTL('b' = '1 min') */ item FROM bids AS b QUALIFY {bounded}", kind)
-    assert "forgets keys after 1 min" in describe(node) and uses_processing_time(node)
-    assert dict(state_facts(node))["forgets"] == "keys after a time"
-    assert "forgets" not in describe(found(f"SELECT item FROM bids QUALIFY {bounded}", kind))
+    assert "forgets keys after 1 min" in node.describe() and node.uses_processing_time
+    assert dict(node.state_facts())["forgets"] == "keys after a time"
+    assert "forgets" not in found(f"SELECT item FROM bids QUALIFY {bounded}", kind).describe()
 
 
 def test_windows_forget_by_themselves():
     bounded = "ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n) <= 2"
     node = found(f"SELECT item FROM {TUMBLE} AS b QUALIFY {bounded}", TopN)
-    assert not uses_processing_time(node)
+    assert not node.uses_processing_time

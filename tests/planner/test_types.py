@@ -5,7 +5,7 @@ import pytest
 from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS, kind_of
 from sqlstream.grammar import parse_query
-from sqlstream.planner.nodes import Field
+from sqlstream.planner.fields import Field
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType, parse_type
 from tests.planner.plans import plan

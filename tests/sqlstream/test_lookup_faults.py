@@ -28,8 +28,8 @@ from sqlstream.udfs.lookup.sources.files import FileSource
 from sqlstream.udfs.lookup.sources.function import function_source
 from sqlstream.udfs.lookup.sources.postgres import PostgresSource
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
+from sqlstream.udfs.lookup.sources.scalars import parse_template
 from sqlstream.udfs.lookup.sources.sql_text import StoredColumn
-from sqlstream.udfs.lookup.sources.templates import parse_template
 from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.sources.test_http import source as http_source
 

@@ -22,7 +22,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.jobs.identity.fingerprint import fingerprint, to_text
 from sqlstream.jobs.lifecycle.options import description_of
 from sqlstream.planner.explain import formats_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.results import Rows
 from sqlstream.secrets import is_known, shown_value

@@ -29,7 +29,7 @@ from sqlstream.udfs.exchange import (
     rows_in_order,
 )
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
-from sqlstream.udfs.key_hash import key_hash
+from sqlstream.udfs.keys import key_hash
 from tests.udfs.spark.recorder import Recorder
 
 HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)

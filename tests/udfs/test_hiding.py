@@ -10,8 +10,7 @@ import pytest
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.udfs.hiding import HiddenError, hiding
-from sqlstream.udfs.lookup.secretive import SecretiveSource, secretive
-from sqlstream.udfs.lookup.source import Request
+from sqlstream.udfs.lookup.source import Request, SecretiveSource, secretive
 
 SECRETS = Secrets.of(["hunter2"])
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sqlstream.udfs import key_hash as key_hash_module
-from sqlstream.udfs.key_hash import can_hash, hash_of_values, key_hash
+from sqlstream.udfs import keys as key_hash_module
+from sqlstream.udfs.keys import can_hash, hash_of_values, key_hash
 
 LONGS = [0, 1, -1, 2**63 - 1, -(2**63), None, 5, None]
 INTS = [0, 1, -1, 2**31 - 1, -(2**31), None, None, 7]

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_kinds import SetKind
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel

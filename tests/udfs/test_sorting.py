@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sqlstream.udfs.sorting import in_order
+from sqlstream.udfs.keys import in_order
 
 EXTREMES = np.array([-(2**63), 2**63 - 1, 0, -1, 1, 2**63 - 1])
 

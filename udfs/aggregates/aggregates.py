@@ -10,10 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall
+from sqlstream.udfs.aggregates.accumulator import (
+    ARRIVAL,
+    Accumulator,
+    AggregateCall,
+    Batch,
+    Columns,
+    Groups,
+    Plan,
+    Source,
+)
 from sqlstream.udfs.aggregates.extremes import Extreme
-from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
 from sqlstream.udfs.aggregates.registry import plan_of, plan_over_changes, shows_arrival
 
 # Infinity and NaN are values of SQL; no warning is due.

@@ -13,10 +13,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.distinct import numbered
-from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
-from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
+from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members, numbered
 from sqlstream.udfs.row_kinds import by_id, retracts, unmatched
 
 Indices = np.ndarray

@@ -11,11 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.counts import Count
-from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
-from sqlstream.udfs.aggregates.overflow import overflow
-from sqlstream.udfs.aggregates.sums import add_up, longest, may_overflow, range_sums, without_nulls, without_values
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
+from sqlstream.udfs.aggregates.sums import (
+    Count,
+    add_up,
+    longest,
+    may_overflow,
+    overflow,
+    range_sums,
+    without_nulls,
+    without_values,
+)
 
 _BITS = 16
 _DIGITS = 128 // _BITS

@@ -13,24 +13,25 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.functions.builtin import Aggregate
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.types import from_arrow
-from sqlstream.udfs.aggregates import comoments, percentiles
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
-from sqlstream.udfs.aggregates.averages import average, interval_average, retracting_average
-from sqlstream.udfs.aggregates.bits import Bits
-from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall, Ordering
+from sqlstream.udfs.aggregates import lists, moments
+from sqlstream.udfs.aggregates.accumulator import ARRIVAL, Accumulator, AggregateCall, Ordering, Plan, Source
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
-from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
-from sqlstream.udfs.aggregates.distinct import over_distinct
-from sqlstream.udfs.aggregates.extremes import Extreme
-from sqlstream.udfs.aggregates.groups import Source
-from sqlstream.udfs.aggregates.lists import collected, joined, over_rows
+from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
+from sqlstream.udfs.aggregates.lists import collected, joined, over_distinct, over_rows
 from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
-from sqlstream.udfs.aggregates.ordering import is_number, is_ordered
-from sqlstream.udfs.aggregates.picks import Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.sketches import approximate_count
-from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
+from sqlstream.udfs.aggregates.sums import (
+    Bits,
+    Count,
+    FloatSum,
+    IntegerSum,
+    average,
+    interval_average,
+    retracting_average,
+)
 from sqlstream.udfs.aggregates.user import user_aggregate
+from sqlstream.udfs.aggregates.values import is_number, is_ordered
 from sqlstream.udfs.kernel import ROW_KIND
 
 NOT_EXECUTED = "SS395"
@@ -309,11 +310,11 @@ def _variance(*, sample: bool, root: bool) -> Planner:
     return _moment(lambda source: variance(source, sample=sample, root=root))
 
 
-def _comoment(formula: comoments.Formula) -> Planner:
+def _comoment(formula: moments.Formula) -> Planner:
     def plan(call: _Call) -> Plan:
         call.require(_is_real)
         call.require(_is_real, 1)
-        return comoments.comoment(call.source, formula)
+        return moments.comoment(call.source, formula)
 
     return plan
 
@@ -325,20 +326,20 @@ def _bits(call: _Call) -> Plan:
 
 def _median(call: _Call) -> Plan:
     call.require(_is_real)
-    return percentiles.interpolated(call.source, call.type, 0.5)
+    return lists.interpolated(call.source, call.type, 0.5)
 
 
 def _percentile(call: _Call) -> Plan:
     call.require(_is_real)
     if len(call.types) > 1:
         call.require(kinds.is_integer, 1)
-        return percentiles.weighted(call.source, call.types, _percentages(call))
-    return percentiles.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
+        return lists.weighted(call.source, call.types, _percentages(call))
+    return lists.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
 def _discrete_percentile(call: _Call) -> Plan:
     call.require(lambda t: is_number(t) or kinds.is_decimal(t))
-    return percentiles.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
+    return lists.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
 def _mode(call: _Call) -> Plan:
@@ -348,14 +349,14 @@ def _mode(call: _Call) -> Plan:
     least = not greatest and bool(call.call.order or call.call.constants[:1] == (True,))
     if least or greatest:
         call.require(is_ordered)
-    return percentiles.mode(call.source, call.type, least=least, greatest=greatest)
+    return lists.mode(call.source, call.type, least=least, greatest=greatest)
 
 
 def _descending(call: _Call) -> bool:
     return any(o.descending for o in call.call.order)
 
 
-def _percentages(call: _Call) -> percentiles.Percentages:
+def _percentages(call: _Call) -> lists.Percentages:
     constant = call.call.constants[0] if call.call.constants else None
     numbers = tuple(map(_number, constant)) if isinstance(constant, tuple) else (_number(constant),)
     if not all(0 <= n <= 1 for n in numbers):
@@ -400,18 +401,18 @@ _PLANNERS: dict[str, Planner] = {
     "stddev_samp": _variance(sample=True, root=True),
     "skewness": _moment(skewness),
     "kurtosis": _moment(kurtosis),
-    "covar_pop": _comoment(comoments.covar_pop),
-    "covar_samp": _comoment(comoments.covar_samp),
-    "corr": _comoment(comoments.corr),
+    "covar_pop": _comoment(moments.covar_pop),
+    "covar_samp": _comoment(moments.covar_samp),
+    "corr": _comoment(moments.corr),
     "regr_count": _count,
-    "regr_avgx": _comoment(comoments.regr_avgx),
-    "regr_avgy": _comoment(comoments.regr_avgy),
-    "regr_sxx": _comoment(comoments.regr_sxx),
-    "regr_syy": _comoment(comoments.regr_syy),
-    "regr_sxy": _comoment(comoments.regr_sxy),
-    "regr_slope": _comoment(comoments.regr_slope),
-    "regr_intercept": _comoment(comoments.regr_intercept),
-    "regr_r2": _comoment(comoments.regr_r2),
+    "regr_avgx": _comoment(moments.regr_avgx),
+    "regr_avgy": _comoment(moments.regr_avgy),
+    "regr_sxx": _comoment(moments.regr_sxx),
+    "regr_syy": _comoment(moments.regr_syy),
+    "regr_sxy": _comoment(moments.regr_sxy),
+    "regr_slope": _comoment(moments.regr_slope),
+    "regr_intercept": _comoment(moments.regr_intercept),
+    "regr_r2": _comoment(moments.regr_r2),
     "median": _median,
     "percentile": _percentile,
     "percentile_cont": _percentile,

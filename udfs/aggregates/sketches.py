@@ -13,8 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
 from sqlstream.udfs.aggregates.lists import exploded
 from sqlstream.udfs.aggregates.sums import add_up
 

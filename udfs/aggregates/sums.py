@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
-from sqlstream.udfs.aggregates.groups import Batch, Groups
-from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
-from sqlstream.udfs.aggregates.overflow import overflow
+from sqlstream.errors import ExecutionError, repeating
+from sqlstream.types import from_arrow
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
+from sqlstream.udfs.aggregates.values import column_of, numbers_of
 
 _LARGEST = 2**63 - 1
 _LEAST = -(2**63)
@@ -158,3 +159,122 @@ def overflows(numbers: np.ndarray, groups: Groups) -> bool:
     low, high = (add_up(half, groups) for half in (numbers & 0xFFFFFFFF, numbers >> 32))
     high += low >> 32
     return bool((high != high.astype(np.int32)).any())
+
+
+# --- overflow -------------------------------------------------------------------------------------------------
+
+
+OVERFLOW = repeating("SS431")
+
+
+def overflow(function: str, type_: pa.DataType) -> ExecutionError:
+    """The error of an overflow. It names Spark's error class, because users search for that."""
+    wider = "DOUBLE" if pa.types.is_decimal(type_) else "DECIMAL(38, 0)"
+    return ExecutionError(
+        OVERFLOW,
+        f"{function} overflows the type {from_arrow(type_)}",
+        detail="Spark calls this error ARITHMETIC_OVERFLOW.",
+        hint=f"Convert the argument, as in {function}(CAST(x AS {wider})).",
+    )
+
+
+# --- COUNT, COUNT_IF ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Count(Accumulator):
+    """Rows per group, never NULL."""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.int64(),)
+
+    def lift(self, batch: Batch) -> Columns:
+        return (pa.array(batch.select(self.source).groups.sizes),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (pa.array(add_up(numbers_of(columns[0]), groups)),)
+
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns:
+        return (pa.array(range_sums(numbers_of(columns[0]), start, stop)),)
+
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        return (pc.negate(columns[0]),)
+
+
+# --- AVG of integers, floating-point numbers and day-time intervals -------------------------------------------
+
+
+def average(source: Source, type_: pa.DataType) -> Plan:
+    """Sum and count. A BIGINT is added up as DOUBLE, as Spark does, so that its average cannot overflow."""
+    exact = kinds.is_integer(type_) and type_.bit_width < 64
+    total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
+    return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
+
+
+def retracting_average(source: Source, type_: pa.DataType) -> Plan:
+    """The average of whole numbers as an exact sum, because a DOUBLE does not get back to what it was."""
+    if not kinds.is_integer(type_):
+        return average(source, type_)
+    return Plan((ExactSum(source), Count(Source((), source.filters, source.required))), _exact_quotient)
+
+
+def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    totals = high.to_numpy() * 2.0**32 + low.to_numpy()
+    return column_of(totals / np.maximum(counts, 1), pa.float64(), counts == 0)
+
+
+def interval_average(source: Source, type_: pa.DataType) -> Plan:
+    """To the microsecond, rounded half up."""
+    count = Count(Source((), source.filters, source.required))
+    return Plan((IntegerSum(source, type_), count), _interval_quotient)
+
+
+def _interval_quotient(total: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    divisors = np.maximum(counts, 1)
+    totals = numbers_of(total.fill_null(0))
+    whole, rest = np.divmod(np.abs(totals), divisors)
+    return column_of(np.sign(totals) * (whole + (rest >= divisors - rest)), total.type, counts == 0)
+
+
+def _quotient(total: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    totals = total.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+    return column_of(totals / np.maximum(counts, 1), pa.float64(), counts == 0)
+
+
+# --- BIT_AND, BIT_OR, BIT_XOR ---------------------------------------------------------------------------------
+
+
+_OPERATIONS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
+
+
+@dataclass(frozen=True)
+class Bits(Accumulator):
+    """All integers of a group combined bit by bit; NULL for a group without values."""
+
+    type: pa.DataType
+    function: str
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (self.type,)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return (self._combined(selection.columns[0], selection.groups),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (self._combined(*without_nulls(columns[0], groups)),)
+
+    def _combined(self, column: pa.Array, groups: Groups) -> pa.Array:
+        numbers = numbers_of(column)
+        combined = np.full(groups.count, -1 if self.function == "bit_and" else 0, numbers.dtype)
+        _OPERATIONS[self.function].at(combined, groups.ids, numbers)
+        return column_of(combined, self.type, groups.empty)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
 from sqlstream.udfs.columnar import arrow_array, called, python_values
 
 

@@ -1,11 +1,17 @@
 """Window assigners: which windows a row belongs to, and which sessions are one."""
 
-from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble, windows_of_a_row
-from sqlstream.udfs.assigners.assigner import Assigned, Assigner
-from sqlstream.udfs.assigners.given import GivenWindows
+from sqlstream.udfs.assigners.assigner import (
+    Assigned,
+    Assigner,
+    Cumulate,
+    GivenWindows,
+    Global,
+    Hop,
+    Session,
+    Tumble,
+    windows_of_a_row,
+)
 from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
-from sqlstream.udfs.assigners.session import Session
-from sqlstream.udfs.assigners.unbounded import Global
 from sqlstream.udfs.assigners.user import User
 
 __all__ = [

@@ -6,6 +6,7 @@ of its own; ``merge_sessions`` then merges these with each other and with the st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain
+from sqlstream.udfs.event_times import LONGEST
+from sqlstream.udfs.kernel import END_OF_TIME, LATE_ROWS, NO_WATERMARK, Context, Domain
 
 NULL_EVENT_TIME = repeating("SS401")
 
@@ -80,3 +82,200 @@ def micros(column: pa.ChunkedArray, name: str) -> Times:
 def per_row(start: Times, end: Times, row_count: int) -> Assigned:
     """One window for each row."""
     return Assigned(np.arange(row_count, dtype=np.int64), start, end)
+
+
+# --- instants and local time ----------------------------------------------------------------------------------
+# Flink's rule applies where clocks change. An hour that the clock shows twice belongs to one window, which closes after
+# the second one. A bound that the clock skips is the instant of the skip.
+
+
+def to_wall(instants: Times, zone: str | None) -> Times:
+    """The time that a clock in ``zone`` shows, in microseconds since 1970 on that clock. A zone of None is UTC."""
+    if zone is None:
+        return instants
+    shown = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("us", zone)))
+    return _micros(shown)
+
+
+def start_of(wall: Times, zone: str | None) -> Times:
+    """The first instant at which the clock shows ``wall`` or has skipped it."""
+    # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
+    return wall if zone is None else _instants(wall, zone, "earliest", "latest")
+
+
+def end_of(wall: Times, zone: str | None) -> Times:
+    """The first instant after which the clock never shows less than ``wall`` again."""
+    return wall if zone is None else _instants(wall - 1, zone, "latest", "earliest") + 1
+
+
+def _instants(wall: Times, zone: str, ambiguous: str, nonexistent: str) -> Times:
+    shown = pa.array(wall).cast(pa.timestamp("us"))
+    return _micros(pc.assume_timezone(shown, zone, ambiguous=ambiguous, nonexistent=nonexistent))
+
+
+def _micros(instants: pa.Array) -> Times:
+    return np.asarray(instants.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+
+
+# --- TUMBLE, HOP and CUMULATE: windows of fixed size, aligned to the clock ------------------------------------
+# Exact before 1970 too. ``offset`` shifts all bounds and may be negative. With a ``zone``, bounds are computed in the
+# local time of that zone. ``time`` names the column with the rows' times; None means processing time, the time of the
+# call.
+
+
+@dataclass(frozen=True)
+class Tumble:
+    time: str | None
+    size: int
+    offset: int = 0
+    zone: str | None = None
+    domain: Domain = Domain.EVENT
+    merging: bool = False
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        start = aligned(to_wall(times_of(rows, self.time, context), self.zone), self.size, self.offset)
+        return per_row(start_of(start, self.zone), end_of(start + self.size, self.zone), rows.num_rows)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """``size`` need not be a multiple of ``slide``; where it is smaller, some rows have no window."""
+
+    time: str | None
+    slide: int
+    size: int
+    offset: int = 0
+    zone: str | None = None
+    domain: Domain = Domain.EVENT
+    merging: bool = False
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        time = to_wall(times_of(rows, self.time, context), self.zone)
+        back = np.arange(-(-self.size // self.slide) - 1, -1, -1, dtype=np.int64) * self.slide
+        start = aligned(time, self.slide, self.offset)[:, np.newaxis] - back
+        return _holding(time, start, start + self.size, self.zone)
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    """Windows that start together every ``size`` and end one ``step`` after another.
+
+    Ends in an hour that the clock skips are one instant: the windows that end there are one window.
+    """
+
+    time: str | None
+    step: int
+    size: int
+    offset: int = 0
+    zone: str | None = None
+    domain: Domain = Domain.EVENT
+    merging: bool = False
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        time = to_wall(times_of(rows, self.time, context), self.zone)
+        start = aligned(time, self.size, self.offset)[:, np.newaxis]
+        lengths = np.arange(self.step, self.size + 1, self.step, dtype=np.int64)
+        return _holding(time, np.broadcast_to(start, (len(time), len(lengths))), start + lengths, self.zone)
+
+
+def windows_of_a_row(assigner: Assigner) -> int:
+    """The most windows that the assigner gives a row; 1 for what users write."""
+    match assigner:
+        case Hop():
+            return -(-assigner.size // assigner.slide)
+        case Cumulate():
+            return assigner.size // assigner.step
+    return 1
+
+
+def aligned(time: Times, period: int, offset: int) -> Times:
+    """The newest multiple of ``period``, moved by the offset, that is not after each time."""
+    return time - (time - offset) % period
+
+
+def _holding(time: Times, start: Times, end: Times, zone: str | None) -> Assigned:
+    """The candidate windows that end after their row, each as one row of ``Assigned``."""
+    row, candidate = np.nonzero(end > time[:, np.newaxis])
+    chosen = start[row, candidate], end[row, candidate]
+    assigned = Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
+    return assigned if zone is None else _once(assigned)
+
+
+def _once(assigned: Assigned) -> Assigned:
+    """Drops each window that equals the one before it."""
+    differs = np.ones(len(assigned.row), bool)
+    differs[1:] = np.logical_or.reduce([side[1:] != side[:-1] for side in assigned])
+    return assigned if differs.all() else Assigned(*(side[differs] for side in assigned))
+
+
+# --- SESSION --------------------------------------------------------------------------------------------------
+
+
+WRONG_GAP = repeating("SS404")
+
+
+@dataclass(frozen=True)
+class Session:
+    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less, and
+    more than 10,000 years, is SS404."""
+
+    time: str | None
+    gap: int | str
+    domain: Domain = Domain.EVENT
+    merging: bool = True
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        start = times_of(rows, self.time, context)
+        return per_row(start, start + gaps_of(rows, self.gap), rows.num_rows)
+
+
+def gaps_of(rows: pa.Table, gap: int | str) -> Times | int:
+    """The gap of each row, or that of all."""
+    if isinstance(gap, int):
+        return gap
+    if rows.column(gap).null_count:
+        raise ExecutionError(WRONG_GAP, "the session gap of a row is NULL", hint=_HINT)
+    gaps = micros(rows.column(gap), gap)
+    if len(gaps) and gaps.min() <= 0:
+        row = int(np.argmax(gaps <= 0))
+        raise ExecutionError(
+            WRONG_GAP, f"the session gap of a row is not positive: {gaps[row]} microseconds", hint=_HINT
+        )
+    if len(gaps) and gaps.max() > LONGEST:
+        message = f"the session gap of a row is longer than 10,000 years: {gaps.max()} microseconds"
+        raise ExecutionError(WRONG_GAP, message, hint="Limit it, for instance with LEAST.")
+    return gaps
+
+
+_HINT = "Give every row a gap of 1 millisecond or more, for instance with an ELSE."
+
+
+# --- windows that an operator below has assigned --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GivenWindows:
+    start: str = "window_start"
+    end: str = "window_end"
+    domain: Domain = Domain.EVENT
+    merging: bool = False
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        return per_row(
+            micros(rows.column(self.start), self.start), micros(rows.column(self.end), self.end), rows.num_rows
+        )
+
+
+# --- GLOBAL WINDOW --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Global:
+    """Its window is ``[NO_WATERMARK, END_OF_TIME)``. ``domain`` is that of its triggers."""
+
+    domain: Domain = Domain.EVENT
+    merging: bool = False
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        count = rows.num_rows
+        return per_row(np.full(count, NO_WATERMARK), np.full(count, END_OF_TIME), count)

@@ -10,21 +10,14 @@ marks and channels, and rows are slices.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
 from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from sqlstream.udfs.barriers.marks import (
-    BarrierOutcome,
-    Event,
-    Items,
-    MarkKind,
-    Memory,
-    Passage,
-    Pending,
-    Segment,
-    Values,
-)
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -182,3 +175,184 @@ def _sorted(positions: list[Values]) -> Values:
     if len(positions) == 1:
         return positions[0]
     return np.sort(np.concatenate(positions), kind="stable") if positions else _NOTHING
+
+
+# --- marks, channels and state --------------------------------------------------------------------------------
+
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+
+class MarkKind(IntEnum):
+    """A row of data, the marker of a barrier, what cancels one, or the end of a channel."""
+
+    ROW = 0
+    MARKER = 1
+    CANCEL = 2
+    END = 3
+
+
+class Items(NamedTuple):
+    """What has arrived, in order: the number of its channel, its ``MarkKind``, and for marks of barriers their id."""
+
+    channel: Values
+    kind: Values
+    id: Values
+
+    @property
+    def total(self) -> int:
+        return len(self.channel)
+
+
+class BarrierOutcome(Enum):
+    """How a barrier ended. SUBSUMED: a newer one has begun. ENDED: the input ended before it was aligned."""
+
+    ALIGNED = "aligned"
+    SUBSUMED = "subsumed"
+    CANCELLED = "cancelled"
+    ENDED = "ended"
+
+
+class Event(NamedTuple):
+    """``position``: that of the item that decided."""
+
+    position: int
+    outcome: BarrierOutcome
+    id: int
+
+
+class Segment(NamedTuple):
+    """Rows that pass, as positions in order; ``barrier`` is the last one aligned before them, None for none.
+
+    ``begins``: it was aligned right here.
+    """
+
+    barrier: int | None
+    rows: Values
+    begins: bool = False
+
+
+class Passage(NamedTuple):
+    """The rows that pass in a call, and the positions of rows that wait. ``released``: held rows were among those that
+    passed."""
+
+    parts: list[Segment]
+    held: Values
+    events: list[Event]
+    released: bool = False
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A barrier of which some channels have brought the marker, the first one at ``since``."""
+
+    id: int
+    since: int
+    arrived: frozenset[int] = frozenset()
+
+    def with_channel(self, channel: int) -> Pending:
+        return replace(self, arrived=self.arrived | {channel})
+
+    def started(self, since: int) -> Pending:
+        return replace(self, since=since)
+
+
+@dataclass
+class Memory:
+    """The state of the barriers of all channels.
+
+    Barriers with ids up to ``newest`` are over. ``aligned``: the last barrier that was aligned. ``pending``: the
+    barriers that wait, oldest first. ``ended``: channels whose input has ended, which count as arrived.
+    """
+
+    newest: int | None = None
+    aligned: int | None = None
+    pending: list[Pending] = field(default_factory=list)
+    ended: frozenset[int] = frozenset()
+
+    def copy(self) -> Memory:
+        return replace(self, pending=list(self.pending))
+
+    def is_new(self, barrier: int) -> bool:
+        return self.newest is None or barrier > self.newest
+
+    def is_complete(self, pending: Pending, channels: int) -> bool:
+        return len(pending.arrived | self.ended) == channels
+
+    def to_json(self) -> str:
+        pending = [(p.id, p.since, sorted(p.arrived)) for p in self.pending]
+        return json.dumps([self.newest, self.aligned, pending, sorted(self.ended)])
+
+    @staticmethod
+    def from_json(text: str) -> Memory:
+        newest, aligned, pending, ended = json.loads(text)
+        pending_barriers = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
+        return Memory(newest, aligned, pending_barriers, frozenset(ended))
+
+
+def waiting_since(pending: Iterable[Pending]) -> int | None:
+    """When the oldest of them began."""
+    return min((p.since for p in pending), default=None)
+
+
+# --- MODE AT_LEAST_ONCE: barriers are tracked, no row is held back --------------------------------------------
+# The semantics are those of Flink's CheckpointBarrierTracker: a completed barrier drops all older ones, a cancel mark
+# cancels them, and when more than MOST_PENDING are pending the oldest is dropped.
+
+
+MOST_PENDING = 50
+"""Flink's MAX_CHECKPOINTS_TO_TRACK."""
+
+
+def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
+    """Takes ``items`` and changes ``memory``."""
+    first, events = memory.aligned, []
+    for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():
+        events += _taken(memory, items, position, channels, now)
+    rows = np.flatnonzero(items.kind == MarkKind.ROW)
+    aligned = [event for event in events if event.outcome is BarrierOutcome.ALIGNED]
+    cuts = np.searchsorted(rows, [event.position for event in aligned])
+    parts = np.split(rows, cuts)
+    segments = [Segment(first, parts[0])] if len(parts[0]) else []
+    segments += [Segment(event.id, row_indices, True) for event, row_indices in zip(aligned, parts[1:], strict=True)]
+    return Passage(segments, _NOTHING, events)
+
+
+def _taken(memory: Memory, items: Items, position: int, channels: int, now: int) -> list[Event]:
+    channel, barrier = int(items.channel[position]), int(items.id[position])
+    match items.kind[position]:
+        case MarkKind.MARKER:
+            _marker(memory, channel, barrier, now)
+        case MarkKind.CANCEL:
+            return [Event(position, BarrierOutcome.CANCELLED, cancelled) for cancelled in _cancelled(memory, barrier)]
+        case MarkKind.END:
+            memory.ended |= {channel}
+    return _completed(memory, position, channels)
+
+
+def _marker(memory: Memory, channel: int, barrier: int, now: int) -> None:
+    """A late or cancelled barrier is ignored."""
+    if memory.is_new(barrier):
+        memory.newest = barrier
+        memory.pending = [*memory.pending, Pending(barrier, now)][-MOST_PENDING:]
+    memory.pending = [p.with_channel(channel) if p.id == barrier else p for p in memory.pending]
+
+
+def _completed(memory: Memory, position: int, channels: int) -> list[Event]:
+    """Only the newest of those that are complete is aligned: it stands for the older ones."""
+    complete = [number for number, p in enumerate(memory.pending) if memory.is_complete(p, channels)]
+    if not complete:
+        return []
+    memory.aligned = memory.pending[complete[-1]].id
+    memory.pending = memory.pending[complete[-1] + 1 :]
+    return [Event(position, BarrierOutcome.ALIGNED, memory.aligned)]
+
+
+def _cancelled(memory: Memory, barrier: int) -> list[int]:
+    """The barriers that a cancel mark cancels: pending ones up to its own, and its own where that is new."""
+    gone = [p.id for p in memory.pending if p.id <= barrier]
+    memory.pending = [p for p in memory.pending if p.id > barrier]
+    if memory.is_new(barrier):
+        memory.newest = barrier
+        gone.append(barrier)
+    return gone

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.udfs.barriers.alignment import align
-from sqlstream.udfs.barriers.limits import MOST_HELD
-from sqlstream.udfs.barriers.marks import Items, MarkKind, Memory, Passage, waiting_since
-from sqlstream.udfs.barriers.tracking import track
+from sqlstream.udfs.barriers import MOST_HELD
+from sqlstream.udfs.barriers.alignment import Items, MarkKind, Memory, Passage, align, track, waiting_since
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey
 from sqlstream.udfs.state.chunked import ChunkedState

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import Ids, dense_ids, differ, places
-from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
+from sqlstream.udfs.state.living import ForgettingKernel
 
 Indices = np.ndarray
 Flags = np.ndarray

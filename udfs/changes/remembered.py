@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.joins.changes import Changes, Flags, found_among, net_flags
+from sqlstream.udfs.joins.stored_side import Changes, Flags, found_among, net_flags
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.row_kinds import gone_of

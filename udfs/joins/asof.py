@@ -17,12 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.changes import Changes, Flags
 from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.nearest import Candidates, nearest
-from sqlstream.udfs.joins.pairs import Indices, numbered
-from sqlstream.udfs.joins.results import Side
-from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
+from sqlstream.udfs.joins.deciding import fulfilling
+from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, moved, newest, numbered, places_of
+from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
@@ -210,3 +208,45 @@ def _within(rows: slice, count: int) -> Flags:
     marked = np.zeros(count, np.bool_)
     marked[rows] = True
     return marked
+
+
+# --- search for the nearest row -------------------------------------------------------------------------------
+
+
+_WIDER = 4
+"""Probes that met no partner among their candidates look at so many times as many more of them."""
+
+
+class Candidates(NamedTuple):
+    """Some ``rows`` of a ``table``, which is in order of the numbers of keys (``ids``), then of their ``values``."""
+
+    table: pa.Table
+    rows: Indices
+    ids: Indices
+    values: Indices
+
+
+def nearest(
+    probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Condition | None
+) -> Indices:
+    """For each probe (``of``, ``at``) the row of the table that is the last candidate of its number whose value is not
+    above its own, with ``strict`` below it, and that fulfils the ``condition`` with it; -1 for none."""
+    if not len(among.rows) or not len(of):
+        return np.full(len(of), -1, np.int64)
+    if condition is None:
+        last = newest(among.ids, among.values, of, at, strict=strict)
+        return np.where(last >= 0, among.rows[last], -1)
+    stop = places_of(among.ids, among.values, of, at, behind_equal=not strict)
+    first = np.minimum(np.searchsorted(among.ids, of, side="left"), stop)
+    nearest = np.full(len(of), -1, np.int64)
+    width, open_probes = 1, np.flatnonzero(stop > first)
+    while len(open_probes):
+        end = stop[open_probes]
+        start = np.maximum(end - width, first[open_probes])
+        pairs = (moved(pair, open_probes) for pair in expanded_pairs(start, end, among.rows))
+        for met in fulfilling(pairs, condition, probes, among.table):
+            np.maximum.at(nearest, met.left, met.right)
+        stop[open_probes] = start
+        open_probes = open_probes[(nearest[open_probes] < 0) & (start > first[open_probes])]
+        width *= _WIDER
+    return nearest

@@ -13,10 +13,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.beside import Beside, retracted
 from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.pairs import Indices, joinable, numbered
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Indices, Side, joinable, numbered
+from sqlstream.udfs.joins.temporal import Beside, retracted
 from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.keyed import KeyedState

@@ -17,13 +17,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.changes import Changes, Flags
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, numbered
-from sqlstream.udfs.joins.results import JoinResults, Side
-from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
+from sqlstream.udfs.joins.pairs import Indices, JoinResults, Pairs, Side, equal, numbered
+from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
 _ADDS, _RETRACTS = "+I", "-D"

@@ -13,11 +13,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Pairs, equal, joinable, numbered
-from sqlstream.udfs.joins.results import JoinResults, Side
+from sqlstream.udfs.joins.pairs import JoinResults, Pairs, Side, equal, joinable, numbered
 from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState

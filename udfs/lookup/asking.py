@@ -15,17 +15,14 @@ All methods run on the event loop. Decisions where the language is silent:
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 
 from sqlstream.errors import ExecutionError
-from sqlstream.udfs.lookup.answers import AnswerShape
-from sqlstream.udfs.lookup.cache import AnswerCache
-from sqlstream.udfs.lookup.deadlines import Deadlines
-from sqlstream.udfs.lookup.left_over import LeftOver
+from sqlstream.udfs.lookup.answers import AnswerShape, LookupOutcome, of_error, of_timeout
 from sqlstream.udfs.lookup.metrics import RETRIES, Meter
 from sqlstream.udfs.lookup.options import LookupOptions
-from sqlstream.udfs.lookup.outcomes import LookupOutcome, of_error, of_timeout
-from sqlstream.udfs.lookup.requests import Attempt, KeyRequest, Lane, Waiter, identities
+from sqlstream.udfs.lookup.requests import AnswerCache, Attempt, Deadlines, KeyRequest, Lane, Waiter, identities
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
 
 BACKGROUND_S = 180.0
@@ -309,3 +306,30 @@ class Asker:
         request.background = False
         if not request.waiters:
             self._give_up(request)
+
+
+# --- outcomes that arrived between two calls of a kernel ------------------------------------------------------
+
+
+MOST = 10_000
+"""The most outcomes that are kept: rows may wait in another process by now, and never take theirs from here."""
+
+
+class LeftOver:
+    """Outcomes by key, each for ``seconds``."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._outcomes: OrderedDict[Hashable, tuple[LookupOutcome, float]] = OrderedDict()
+
+    def put(self, key: Hashable, outcome: LookupOutcome) -> None:
+        self._outcomes[key] = (outcome, self._clock() + self._seconds)
+        self._outcomes.move_to_end(key)
+        if len(self._outcomes) > MOST:
+            self._outcomes.popitem(last=False)
+
+    def pop(self, key: Hashable) -> LookupOutcome | None:
+        """The outcome, which is not kept any longer; None where there is none, or it is too old."""
+        outcome, until = self._outcomes.pop(key, (None, 0.0))
+        return outcome if until > self._clock() else None

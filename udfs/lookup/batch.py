@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.columnar import python_values
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.keys import Ids, dense_ids
-from sqlstream.udfs.lookup.answers import AnswerShape
-from sqlstream.udfs.lookup.outcomes import NOT_ASKED, PASSES_BY, LookupOutcome
+from sqlstream.udfs.lookup.answers import NOT_ASKED, PASSES_BY, AnswerShape, LookupOutcome
 from sqlstream.udfs.lookup.source import Key
 
 Identity = Callable[[Key], Hashable]

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome
 from sqlstream.udfs.lookup.asking import Asker
 from sqlstream.udfs.lookup.batch import StepKeys
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import Order
-from sqlstream.udfs.lookup.outcomes import PASSES_BY, LookupOutcome
 from sqlstream.udfs.lookup.worker import worker
 from sqlstream.udfs.state.chunked import ChunkedState
 
@@ -182,3 +182,32 @@ def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbe
     source[at] = len(old) + numbers
     column = old_and_new.take(pa.array(source))
     return rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
+
+
+# --- lookups for updating rows: a retraction reuses the answers of its insertion ------------------------------
+
+
+@dataclass(frozen=True)
+class RememberedLookups(Kernel):
+    """Rows with their answers; those that retract others have none."""
+
+    remembered: Remembered
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.remembered.output
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.remembered.living.ttl > 0
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        context.emit(self.remembered.results(rows, context))
+        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self.remembered.forget(time, context)
+        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from sqlstream.errors import ExecutionError
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.lookup.answers import AnswerShape
-from sqlstream.udfs.lookup.metrics import METRICS, METRICS_TYPE
+from sqlstream.udfs.lookup.answers import AnswerShape, LookupOutcome
+from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.batch import Asked, LookupBatch, RowSelection, StepKeys
+from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, METRICS, METRICS_TYPE, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import LookupOptions, Order
-from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.lookup.task import Task
-from sqlstream.udfs.lookup.worker import worker
+from sqlstream.udfs.lookup.queue import Entry, LookupQueue, QueuedRows, WaitingRows, entries_of, queue_of
+from sqlstream.udfs.lookup.requests import Waiter
+from sqlstream.udfs.lookup.source import Key, LookupSource, Row
+from sqlstream.udfs.lookup.worker import Worker, worker
+from sqlstream.udfs.texts import reason_of
 
 
 @dataclass(frozen=True)
@@ -78,3 +87,242 @@ class LookupRows:
             yield from task.run(batches, self.output)
         finally:
             task.close()
+
+
+# --- one task of the operator ---------------------------------------------------------------------------------
+# The task's own thread does everything but asking. It takes up more rows as long as few keys wait for answers and few
+# rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
+
+
+MOST_ROWS = 100_000
+"""No more input is read while so many rows wait."""
+
+KEYS_AHEAD = 1_000
+"""So many keys wait for their turn at least, where there are rows: or requests would run dry while answers linger."""
+
+LINGER_S = 0.1
+"""So long answers are waited for, where fewer come than half of those that are missing: a batch of few rows costs as
+much as one of many, and to wake the task's thread for each answer would cost more than to ask for it."""
+
+Answered = tuple[Waiter, LookupOutcome]
+
+
+class Task:
+    def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:
+        self._steps = steps
+        self._order = order
+        self._worker = worker
+        self._askers: list[Asker] = [worker.asker(step.source, step.options, step.run) for step in steps]
+        self._asked = [
+            Asked(step.keys, asker.shape, asker.identity, step.error is not None, step.deferred is not None)
+            for step, asker in zip(steps, self._askers, strict=True)
+        ]
+        self._meters = {step.number: Meter() for step in steps}
+        keys_in_flight = max(asker.options.capacity * asker.options.batch for asker in self._askers)
+        self._most_waiters = 2 * keys_in_flight + KEYS_AHEAD
+        self._queue: LookupQueue[WaitingRows | None] = queue_of(order, 2 * self._most_waiters)
+        self._backlog: deque[QueuedRows] = deque()
+        self._waiters: set[Waiter] = set()
+        self._entries: dict[tuple[int, int, int], list[QueuedRows]] = {}
+        self._answered: deque[Answered] = deque()
+        self._wanted = 1
+        self._enough = threading.Event()
+        self._rows = 0
+        self._batches = 0
+        self._schema: pa.Schema | None = None
+
+    def run(
+        self, batches: Iterator[pa.RecordBatch], output: Callable[[pa.Schema], pa.Schema]
+    ) -> Iterator[pa.RecordBatch]:
+        more = True
+        while more or self._backlog or len(self._queue):
+            if more and self._has_room:
+                batch = next(batches, None)
+                more = batch is not None
+                if batch is None:
+                    self._backlog.append(Entry(None, is_mark=True))
+                elif batch.num_rows:
+                    self._schema = self._schema or output(batch.schema)
+                    self._take_up(batch)
+                self._collect(wait=False)
+            else:
+                self._collect(wait=True)
+            self._enqueue()
+            yield from self._leave()
+        if self._schema is not None:
+            yield metrics_row(self._schema, self._meters)
+
+    def close(self) -> None:
+        """Gives up what is still asked for."""
+        for asker in set(self._askers):
+            waiters = [waiter for waiter in self._waiters if self._askers[waiter.key_id[1]] is asker]
+            if waiters and self._worker.is_alive:
+                self._worker.call(asker.forget, waiters)
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._backlog and len(self._waiters) < self._most_waiters and self._rows < MOST_ROWS
+
+    # --- taking up --------------------------------------------------------------------------------------------
+
+    def _take_up(self, rows: pa.RecordBatch) -> None:
+        batch = LookupBatch(self._batches, rows, self._asked)
+        self._batches += 1
+        self._rows += rows.num_rows
+        for step, keys in enumerate(batch.steps):
+            self._look_into_cache(step, keys)
+        self._backlog.extend(entries_of(batch, self._order, self._queue))
+
+    def _look_into_cache(self, step: int, keys: StepKeys) -> None:
+        meter, cache = self._meter(step), self._askers[step].cache
+        meter.count(ANSWERS, keys.asked)
+        if cache is None:
+            return
+        keys.outcomes[: len(keys.keys)] = cache.get(keys.identities)
+        misses = int(keys.sizes[keys.unknown].sum())
+        meter.count(HITS, keys.asked - misses)
+        meter.count(MISSES, misses)
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    def _enqueue(self) -> None:
+        """Moves what the queue takes out of the backlog, and asks for it."""
+        asked: list[list[tuple[Key, Waiter]]] = [[] for _ in self._steps]
+        while self._backlog and self._queue.put(self._backlog[0]):
+            entry = self._backlog.popleft()
+            if not entry.done and entry.content is not None:
+                self._ask(entry, entry.content, asked)
+        if any(asked):
+            self._worker.call(_ask_all, self._askers, asked)
+
+    def _ask(self, entry: QueuedRows, rows: WaitingRows, asked: list[list[tuple[Key, Waiter]]]) -> None:
+        batch = rows.batch
+        for step, number in enumerate(batch.numbers(int(rows.groups[0]))):
+            if batch.steps[step].outcomes[number] is not None:
+                continue
+            rows.missing += 1
+            key_id = (batch.number, step, number)
+            if key_id in self._entries:
+                self._entries[key_id].append(entry)
+                continue
+            self._entries[key_id] = [entry]
+            waiter = Waiter(self._deliver, (batch, step, number), self._meter(step))
+            self._waiters.add(waiter)
+            asked[step].append((batch.steps[step].keys[number], waiter))
+        if not rows.missing:
+            self._queue.complete(entry)
+
+    def _deliver(self, waiter: Waiter, outcome: LookupOutcome) -> None:
+        """On the event loop."""
+        self._answered.append((waiter, outcome))
+        if len(self._answered) >= self._wanted or outcome.failure is not None:
+            self._enough.set()
+
+    def _collect(self, *, wait: bool) -> None:
+        """Takes the outcomes that have come; ``wait``: at least one."""
+        if not self._waiters:
+            return
+        if wait:
+            self._wait()
+        while self._answered:
+            self._receive(*self._answered.popleft())
+
+    def _wait(self) -> None:
+        self._wanted = max(1, len(self._waiters) // 2)
+        while True:
+            self._enough.clear()
+            if len(self._answered) < self._wanted:
+                self._enough.wait(LINGER_S)
+            if self._answered:
+                return
+            assert self._worker.is_alive, "the event loop of the lookups has ended"
+
+    def _receive(self, waiter: Waiter, outcome: LookupOutcome) -> None:
+        self._waiters.discard(waiter)
+        if outcome.failure is not None:
+            raise outcome.failure
+        batch, step, number = waiter.key_id
+        keys = batch.steps[step]
+        keys.outcomes[number] = outcome
+        for name in outcome.counted:
+            self._meter(step).count(name, int(keys.sizes[number]))
+        for entry in self._entries.pop((batch.number, step, number)):
+            assert entry.content is not None, "a mark waits for nothing"
+            entry.content.missing -= 1
+            if not entry.content.missing:
+                self._queue.complete(entry)
+
+    # --- leaving ----------------------------------------------------------------------------------------------
+
+    def _leave(self) -> Iterator[pa.RecordBatch]:
+        """Batch by batch in order of arrival, so that equal keys keep theirs."""
+        parts: dict[int, list[WaitingRows]] = {}
+        for entry in self._queue.pop():
+            if entry.content is not None:
+                parts.setdefault(entry.content.batch.number, []).append(entry.content)
+        for number in sorted(parts):
+            batch, rows = parts[number][0].batch, self._rows_of(parts[number])
+            count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+            if count:
+                self._rows -= count
+                yield batch.leaving(rows, self._schema)
+
+    def _rows_of(self, waiting: Sequence[WaitingRows]) -> RowSelection:
+        batch = waiting[0].batch
+        if self._order is Order.ORDERED:
+            rows = slice(batch.left, waiting[-1].until)
+            batch.left = rows.stop
+            return rows
+        groups = np.concatenate([leaving.groups for leaving in waiting])
+        return slice(0, batch.rows.num_rows) if len(groups) == batch.groups.count else batch.rows_of(groups)
+
+    def _meter(self, step: int) -> Meter:
+        return self._meters[self._steps[step].number]
+
+
+def _ask_all(askers: Sequence[Asker], asked: Sequence[Sequence[tuple[Key, Waiter]]]) -> None:
+    for asker, of_step in zip(askers, asked, strict=True):
+        asker.ask(of_step)
+
+
+# --- all rows of a lookup table, for queries over finished data -----------------------------------------------
+
+
+NOT_READ = "SS610"
+_PACK = 10_000
+"""Rows of an Arrow batch."""
+
+
+@dataclass(frozen=True)
+class WholeTable:
+    """``source`` answers a request without keys with every row that passes the request's filters."""
+
+    source: LookupSource
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the table for each row of the input, of which there is one. ExecutionError SS610."""
+        shape = AnswerShape(self.source.request)
+        for batch in batches:
+            for _ in range(batch.num_rows):
+                table_rows = self._asked(shape)
+                for start in range(0, len(table_rows), _PACK):
+                    yield pa.RecordBatch.from_struct_array(shape.lists([table_rows[start : start + _PACK]]).flatten())
+
+    def _asked(self, shape: AnswerShape) -> Sequence[Row]:
+        try:
+            (answer,) = shape.checked(1, asyncio.run(self._answers()))
+        except Exception as error:
+            raise self._failed(reason_of(error)) from error
+        if isinstance(answer, Exception):
+            raise self._failed(str(answer)) from answer
+        return answer
+
+    async def _answers(self) -> Sequence[Sequence[Row]]:
+        client = await self.source.open()
+        try:
+            return await client.ask([()])
+        finally:
+            await client.close()
+
+    def _failed(self, reason: str) -> ExecutionError:
+        return ExecutionError(NOT_READ, f'table "{self.source.name}" cannot be read: {reason}')

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
+from sqlstream.udfs.lookup.answers import LookupOutcome
 from sqlstream.udfs.lookup.metrics import Meter
-from sqlstream.udfs.lookup.outcomes import LookupOutcome
-from sqlstream.udfs.lookup.retrying import Attempts
+from sqlstream.udfs.lookup.options import Cache, Retry
 from sqlstream.udfs.lookup.source import Key, Request
 
 
@@ -140,3 +143,153 @@ def _identity(value: Any) -> Hashable:
     if isinstance(value, dict):
         return tuple((name, _identity(member)) for name, member in value.items())
     return _NAN if isinstance(value, float) and value != value else value
+
+
+# --- retries --------------------------------------------------------------------------------------------------
+
+
+JITTER = 0.1
+"""Exponential delays vary by this share in either direction, so that keys that failed together spread. Fixed ones are
+exact."""
+
+
+class Attempts:
+    """How often one key was tried again, by the policy that said so."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: dict[Retry, int] = {}
+
+    def delay(
+        self, retries: Sequence[Retry], *, missed: bool, spread: Callable[[], float] = random.random
+    ) -> float | None:
+        """Seconds until the next attempt after a miss or an error, which is counted; None: no more attempts.
+
+        ``spread``: a random number of [0, 1).
+        """
+        for retry in retries:
+            if retry.on_miss if missed else retry.on_error:
+                done = self._times.get(retry, 0)
+                if done >= retry.times:
+                    return None
+                self._times[retry] = done + 1
+                return delay_ms(retry, done, spread()) / 1000
+        return None
+
+
+def delay_ms(retry: Retry, done: int, spread: float = 0.5) -> float:
+    """The delay after ``done`` delays. ``spread`` of 0.5 leaves it exact."""
+    if not retry.exponential:
+        return retry.delay_ms
+    # Larger exponents would overflow, and are past every limit and timeout.
+    delay = float(retry.delay_ms * 2 ** min(done, 40))
+    if retry.limit_ms is not None:
+        delay = min(delay, retry.limit_ms)
+    return delay * (1 + JITTER * (2 * spread - 1))
+
+
+# --- deadlines of equal length: one timer of the event loop for all of them -----------------------------------
+
+
+Wait = TypeVar("Wait")
+
+
+class Deadlines(Generic[Wait]):
+    """``expired`` is called for a wait that was not removed ``seconds`` after it was added."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[Wait], None]) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._expired = expired
+        self._ends: OrderedDict[Wait, float] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """The waits that go on."""
+        return len(self._ends)
+
+    @property
+    def is_armed(self) -> bool:
+        return self._timer is not None
+
+    def add(self, wait: Wait) -> None:
+        """Does nothing for a wait that has begun already."""
+        if wait in self._ends:
+            return
+        self._ends[wait] = self._loop.time() + self._seconds
+        if self._timer is None:
+            self._arm()
+
+    def remove(self, wait: Wait) -> None:
+        """Does nothing for a wait that is over or was never added."""
+        self._ends.pop(wait, None)
+        if not self._ends and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = self._loop.call_at(next(iter(self._ends.values())), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        while self._ends:
+            wait, end = next(iter(self._ends.items()))
+            if end > self._loop.time():
+                break
+            del self._ends[wait]
+            self._expired(wait)
+        if self._ends and self._timer is None:
+            self._arm()
+
+
+# --- the cache of answers, shared by the tasks of a process ---------------------------------------------------
+
+
+NEVER = float("inf")
+_UNKNOWN = (None, -NEVER)
+
+
+class AnswerCache:
+    """The keys that were used last, as many as ``options.rows``. ``clock`` gives seconds and never goes back."""
+
+    def __init__(self, options: Cache, clock: Callable[[], float] = time.monotonic) -> None:
+        negative_ms = options.ttl_ms if options.negative_ttl_ms is None else options.negative_ttl_ms
+        self._rows = options.rows
+        self._ttl = _seconds(options.ttl_ms)
+        self._negative_ttl = _seconds(negative_ms)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, tuple[LookupOutcome, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, keys: Iterable[Hashable]) -> list[LookupOutcome | None]:
+        """The answer of each key; None where it is not known, or no longer."""
+        answers, outcomes = self._answers, []
+        with self._lock:
+            now = self._clock()
+            for key in keys:
+                outcome, until = answers.get(key, _UNKNOWN)
+                if until > now:
+                    answers.move_to_end(key)
+                elif outcome is not None:
+                    del answers[key]
+                    outcome = None
+                outcomes.append(outcome)
+        return outcomes
+
+    def put(self, key: Hashable, answer: LookupOutcome) -> None:
+        ttl = self._ttl if answer.rows else self._negative_ttl
+        if ttl == 0:
+            return
+        with self._lock:
+            self._answers[key] = (answer, self._clock() + ttl)
+            self._answers.move_to_end(key)
+            if len(self._answers) > self._rows:
+                self._answers.popitem(last=False)
+
+
+def _seconds(ms: int | None) -> float:
+    return NEVER if ms is None else ms / 1000

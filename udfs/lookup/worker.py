@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from sqlstream.udfs.lookup.asking import Asker
-from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, Order
+from sqlstream.udfs.lookup.requests import AnswerCache
 from sqlstream.udfs.lookup.source import LookupClient, LookupSource
 
 Result = TypeVar("Result")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -108,3 +109,24 @@ def _indices(values: Iterable[int]) -> Indices:
     import numpy as np
 
     return np.fromiter(values, np.int64)
+
+
+# --- AFTER MATCH SKIP: where the next match may begin ---------------------------------------------------------
+
+
+class SkipTo(Enum):
+    PAST_LAST_ROW = "PAST LAST ROW"
+    NEXT_ROW = "TO NEXT ROW"
+    FIRST = "TO FIRST"
+    LAST = "TO LAST"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Where the next match may begin: AFTER MATCH SKIP."""
+
+    to: SkipTo
+    variable: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.to.value} {self.variable}" if self.variable is not None else self.to.value

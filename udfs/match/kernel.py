@@ -18,21 +18,15 @@ import pyarrow as pa
 
 from sqlstream.udfs.assigners.assigner import rows_in_time
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.match.automaton import Automaton
+from sqlstream.udfs.keys import dense_ids, in_order
+from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
 from sqlstream.udfs.match.definitions import Definition, Definitions
-from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times
-from sqlstream.udfs.match.matches import Mapping, Resolved, resolve
-from sqlstream.udfs.match.measures import Measured
-from sqlstream.udfs.match.numbers import Numbers
-from sqlstream.udfs.match.open_matches import OpenMatches
+from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times, Trail
+from sqlstream.udfs.match.matches import Mapping, Measured, Resolved, resolve
+from sqlstream.udfs.match.open_matches import Numbers, OpenMatches
 from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
 from sqlstream.udfs.match.search import Ends, Search
-from sqlstream.udfs.match.skipping import Skip, SkipTo
-from sqlstream.udfs.match.trail import Trail
-from sqlstream.udfs.over.ties import Tie, ranked, tie_ranks
-from sqlstream.udfs.over.waiting_rows import AT_THE_END, TIME, WaitingRows, chosen, picked
-from sqlstream.udfs.sorting import in_order
+from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, chosen, picked, ranked, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.row_measured import never_back
 

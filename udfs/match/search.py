@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.definitions import Definitions, is_true
-from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line
+from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
 from sqlstream.udfs.match.operands import Aggregated, Current
 from sqlstream.udfs.match.registers import told_apart
-from sqlstream.udfs.match.trail import ROOT, Trail
 
 Accumulators = dict[str | None, pa.Table]
 

@@ -1,8 +1,16 @@
 """Process functions: what users extend and declare. ``function.py`` tells how they are written."""
 
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.process.declarations import ListState, MapState, ValueState
-from sqlstream.udfs.process.function import Descriptor, ProcessContext, ProcessFunction, Row, Timer
+from sqlstream.udfs.process.function import (
+    Descriptor,
+    ListState,
+    MapState,
+    ProcessContext,
+    ProcessFunction,
+    Row,
+    Timer,
+    ValueState,
+)
 
 __all__ = [
     "Descriptor",

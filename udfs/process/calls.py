@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values, see_line
-from sqlstream.udfs.process.declarations import CELLS
-from sqlstream.udfs.process.fitting import fits
-from sqlstream.udfs.process.function import ProcessContext, Timer
-from sqlstream.udfs.process.values import is_record, record_of
+from sqlstream.udfs.process.function import CELLS, ProcessContext, Timer
+from sqlstream.udfs.process.values import fits, is_record, record_of
 
 FAILED = "SS440"
 WRONG_ROW = repeating("SS441")

@@ -8,15 +8,38 @@ no order is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import Context, Domain
-from sqlstream.udfs.process.call import Call
-from sqlstream.udfs.process.process_call import ProcessCall
-from sqlstream.udfs.waiting import Wait
+from sqlstream.udfs.columnar import FunctionError, place_of, python_values
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, NO_WATERMARK, Context, Domain
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.process.calls import FAILED, WRONG_ROW
+from sqlstream.udfs.process.cells import Clock, UndoLog
+from sqlstream.udfs.process.function import ProcessContext
+from sqlstream.udfs.process.function import Timer as UserTimer
+from sqlstream.udfs.process.memories import WRONG_STATE, Memories
+from sqlstream.udfs.process.process_call import (
+    FAILURE,
+    TABLE,
+    Failure,
+    ProcessCall,
+    failures_table,
+    record_of_row,
+    record_of_timer,
+)
+from sqlstream.udfs.process.timers import KeyTimers, RowsInTimeOrder
+from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
+from sqlstream.udfs.texts import python_list
+from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
+from sqlstream.udfs.waiting import Pending, Wait, waits
 
 
 @dataclass(frozen=True)
@@ -39,3 +62,305 @@ class Process(ProcessCall):
     def __getstate__(self) -> dict[str, object]:
         """Leaves out what is derived from the other fields and need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+_MOST_OBJECTS = 1 << 15
+"""So many rows are kept as objects of Python, which take ten times as much as columns."""
+
+
+class CallResults:
+    """``keys`` are those of the call, ``rows`` its input, ``shown`` the keys as users see them."""
+
+    def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
+        self._kernel = kernel
+        self._keys = keys
+        self._rows = rows
+        self._shown = shown
+        self._found: list[Any] = []
+        self._slots: list[int] = []
+        self._indices: list[int | None] = []
+        self._times: list[int | None] = []
+        self._tables: list[pa.Table] = []
+
+    def add(self, rows: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
+        """Rows for a key; ``index``: the row they were made for, None at a timer."""
+        self._found += rows
+        self._slots += [slot] * len(rows)
+        self._indices += [index] * len(rows)
+        self._times += [time] * len(rows)
+        if len(self._found) >= _MOST_OBJECTS:
+            self._pack()
+
+    def tables(self) -> list[pa.Table]:
+        """All rows, of the kernel's output."""
+        if self._found:
+            self._pack()
+        return self._tables
+
+    def _pack(self) -> None:
+        self._tables.append(self._table())
+        for values in (self._found, self._slots, self._indices, self._times):
+            values.clear()
+
+    def _table(self) -> pa.Table:
+        kernel = self._kernel
+        slots = pa.array(self._slots, pa.int64())
+        keys = [self._keys.column(name).take(slots) for name in kernel.keys]
+        passed = [self._rows.column(name).take(pa.array(self._indices, pa.int64())) for name in kernel.passed]
+        results = kernel.calls.arrays(self._found, self._place)
+        times = [pa.array(self._times, pa.int64())] if kernel.time is not None else []
+        failed = [pa.nulls(len(self._found), FAILURE)] if kernel.tolerant else []
+        return pa.Table.from_arrays([*keys, *passed, *results, *times, *failed], schema=kernel.output)
+
+    def _place(self, number: int) -> str:
+        key = self._shown[self._slots[number]]
+        named = ", ".join(f"{name} = {value!r}" for name, value in zip(key._fields, key, strict=True))
+        return f"It belongs to the key {named}." if named else "The call has no key."
+
+
+# --- calls of user code that succeed as a whole or, with on-error, have no effect -----------------------------
+
+
+_OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
+"""What fails for one row; other errors say that the class or its call is wrong, and fail the job."""
+
+
+class Attempts:
+    """The calls of one call of a kernel. ``failures``: those after which state, timers and output are as before.
+
+    What a call returns and writes is checked at its end where the kernel is tolerant, else when all is written.
+    """
+
+    def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
+        self._kernel = kernel
+        self._memories = memories
+        self._timers = timers
+        self._log = log
+        self.failures: list[Failure] = []
+
+    def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
+        """The rows of a call for the key of a number. ``record`` says what it was made for."""
+        if not self._kernel.tolerant:
+            returned = call()
+            self._timers.commit()
+            return returned
+        try:
+            returned = call()
+            self._kernel.calls.check(returned)
+            self._memories.check(slot, self._log)
+        except FunctionError as error:
+            if not str(error).startswith(_OF_A_ROW):
+                raise
+            self._log.undo()
+            self._timers.roll_back()
+            self.failures.append(_failure(error, record()))
+            return []
+        self._log.forget()
+        self._timers.commit()
+        return returned
+
+
+def _failure(error: FunctionError, record: str) -> Failure:
+    """The error without its detail, which the record has, and with the line of the user's exception, if any."""
+    cause = error.__cause__
+    line = None if cause is None or isinstance(cause, FunctionError) else place_of(cause)
+    return {"record": record, "error": str(error).partition("\nDETAIL: ")[0], "place": line}
+
+
+# --- one call of the kernel -----------------------------------------------------------------------------------
+
+
+_HASH = pa.schema([(KEY_HASH, pa.int64())])
+
+
+class Call:
+    """Reads the state of the keys that rows and timers are about, runs the user's code, and writes what has changed."""
+
+    def __init__(self, kernel: ProcessCall, context: Context) -> None:
+        self._kernel = kernel
+        self._outside = context
+        self._clock = Clock(context.processing_time)
+        keys = kernel.layout.keys
+        self._timers = TimerService(context.store, "timers", pa.schema(list(keys)[1:]), _HASH)
+        log = UndoLog()
+        self._memories = Memories(context.store, kernel.layout, self._clock, log if kernel.tolerant else None)
+        self._waiting = RowsInTimeOrder(context.store, kernel.schema, kernel.time) if kernel.ordered else None
+        self._firing: dict[Domain, Firing] = {}
+        self._cells: list[dict[str, Any]] = []
+        self._keys: list[Any] = []
+        self._slots: dict[object, int] = {}
+        self._access = KeyTimers(kernel, self._timers, context)
+        self._attempts = Attempts(kernel, self._memories, self._access, log)
+        self._shown = ProcessContext(self._access)
+        self._shown.watermark = watermark_ms(context.watermark)
+        self._shown.ended = END_OF_TIME in (context.watermark, context.processing_time)
+
+    # --- what may happen --------------------------------------------------------------------------------------
+
+    def rows(self, rows: pa.Table) -> None:
+        """Rows have come."""
+        rows = rows.select(self._kernel.schema.names).cast(self._kernel.schema)
+        if self._waiting is None:
+            self._run(rows, None)
+        else:
+            late = self._waiting.add(rows, self._outside.watermark)
+            if late:
+                self._outside.count(LATE_ROWS, late)
+        self._close()
+
+    def time(self, domain: Domain) -> None:
+        """Time of a domain has passed."""
+        waiting = self._waiting if domain is Domain.EVENT else None
+        rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
+        self._run(rows, waiting)
+        self._close()
+
+    def waits(self) -> Iterator[Wait]:
+        """The rows and timers that wait, counted; nothing is run."""
+        if self._waiting is not None:
+            yield from waits(Pending.ROWS, Domain.EVENT, self._waiting.all_times())
+        if self._kernel.has_timers:
+            for domain in Domain:
+                times = [timer.time for timer in self._timers.registered(domain)]
+                yield from waits(Pending.TIMERS, domain, np.array(times, np.int64))
+
+    def _run(self, rows: pa.Table, waiting: RowsInTimeOrder | None) -> None:
+        with ExitStack() as stack:
+            if self._kernel.has_timers:
+                for domain, time in self._now().items():
+                    self._firing[domain] = stack.enter_context(self._timers.firing(domain, time))
+            ids = self._open(rows)
+            results = CallResults(self._kernel, self._keys_table, rows, self._keys)
+            self._rows(rows, ids, results, None if waiting is None else waiting.times(rows))
+            self._fire(None, results)
+            for rows_out in results.tables():
+                self._outside.emit(rows_out)
+            if self._attempts.failures:
+                self._outside.emit(failures_table(self._attempts.failures, self._kernel.output))
+
+    def _close(self) -> None:
+        self._memories.flush()
+        event = processing = END_OF_TIME
+        if self._kernel.has_timers:
+            self._timers.flush()
+            event, processing = (self._timers.next_timer(domain) for domain in (Domain.EVENT, Domain.PROCESSING))
+        if self._waiting is not None:
+            self._waiting.flush()
+            event = min(event, self._waiting.next_time())
+        if self._kernel.layout.ages and self._outside.processing_time != END_OF_TIME:
+            processing = min(processing, self._memories.next_timer())
+        self._outside.set_timer(Domain.EVENT, event)
+        self._outside.set_timer(Domain.PROCESSING, processing)
+
+    def _now(self) -> dict[Domain, int]:
+        """The times that the watermark and the clock have reached."""
+        passed = {Domain.EVENT: self._outside.watermark, Domain.PROCESSING: self._outside.processing_time}
+        return {domain: time for domain, time in passed.items() if time != NO_WATERMARK}
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
+    def _open(self, rows: pa.Table) -> np.ndarray:
+        """Makes the states of all keys ready that rows and timers are about; the number of each row's key."""
+        schema = self._kernel.layout.keys
+        parts = [rows.select(schema.names), self._keys_of_timers(), *self._expired()]
+        keys = pa.concat_tables(parts).combine_chunks()
+        key_ids = dense_ids(keys, schema.names)
+        self._keys_table = keys.take(pa.array(key_ids.first))
+        self._cells = self._memories.open(self._keys_table)
+        self._memories.expire()
+        columns = [self._keys_table.column(name).combine_chunks() for name in schema.names]
+        raw = list(zip(*(python_list(column, "a key") for column in columns), strict=True))
+        self._slots = {hashable(key): slot for slot, key in enumerate(raw)}
+        self._raw = raw
+        key_type = namedtuple("Key", self._kernel.key_names, rename=True)  # type: ignore[misc]
+        shown = [python_values(column) for column in columns[1:]]
+        self._keys = [key_type(*key) for key in zip(*shown, strict=True)] if shown else [key_type()] * len(raw)
+        return np.asarray(key_ids.ids[: rows.num_rows])
+
+    def _keys_of_timers(self) -> pa.Table:
+        timers = [timer for firing in self._firing.values() for timer in firing.left()]
+        schema = self._kernel.layout.keys
+        columns = list(zip(*((*timer.namespace, *timer.key) for timer in timers), strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _expired(self) -> list[pa.Table]:
+        ages = self._kernel.layout.ages and self._clock.is_known
+        return [self._memories.expired(self._clock.passed)] if ages else []
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    def _rows(self, rows: pa.Table, ids: np.ndarray, results: CallResults, waited: np.ndarray | None) -> None:
+        """``waited``: the times of rows in order of time, between which event time passes."""
+        made = _made(rows, self._kernel)
+        times = rows.column(self._kernel.time).to_pylist() if self._kernel.time is not None else None
+        calls = self._kernel.calls
+        for index, slot in enumerate(ids.tolist()):
+            if waited is not None and self._kernel.has_timers:
+                self._fire(int(waited[index]) - 1, results)
+            parameter, row = made[index]
+            time = None if times is None else times[index]
+            self._at(slot, None if time is None else milliseconds(time), parameter)
+            returned = self._attempts.made(
+                partial(calls.eval, self._shown, row, self._cells[slot]),
+                slot,
+                partial(self._record, rows, index, parameter, slot),
+            )
+            results.add(returned, slot, index, time)
+            if waited is None and self._kernel.has_timers:
+                self._fire(None, results)
+
+    def _fire(self, until: int | None, results: CallResults) -> None:
+        """Fires the timers of event time up to a time; where none is given, all that are due, of both domains."""
+        if until is not None:
+            for timer in self._firing[Domain.EVENT].up_to(until) if Domain.EVENT in self._firing else ():
+                self._on_timer(Domain.EVENT, timer, results)
+            return
+        fired = True
+        while fired:
+            fired = False
+            for domain, firing in self._firing.items():
+                for timer in firing.up_to(firing.until):
+                    self._on_timer(domain, timer, results)
+                    fired = True
+
+    def _on_timer(self, domain: Domain, timer: Timer, results: CallResults) -> None:
+        is_event = domain is Domain.EVENT
+        shown = UserTimer(timer.name, milliseconds(timer.time) if is_event else clock_ms(timer.time), domain)
+        slot = self._slots[hashable((*timer.namespace, *timer.key))]
+        self._at(slot, shown.time if is_event else None, None)
+        record = partial(record_of_timer, self._key(slot), shown.name, shown.time, domain.value)
+        calls = self._kernel.calls
+        with self._access.firing():
+            returned = self._attempts.made(partial(calls.on_timer, self._shown, shown, self._cells[slot]), slot, record)
+        results.add(returned, slot, None, timer.time if is_event else None)
+
+    def _record(self, rows: pa.Table, index: int, parameter: str, slot: int) -> str:
+        """The row from the input columns, because user code may have changed the object that it got."""
+        table = next(table for table in self._kernel.tables if table.parameter == parameter)
+        (row,) = table.values(rows.slice(index, 1))
+        return record_of_row(self._key(slot), parameter, row)
+
+    def _key(self, slot: int) -> dict[str, object]:
+        return dict(zip(self._kernel.key_names, self._keys[slot], strict=True))
+
+    def _at(self, slot: int, time: int | None, parameter: str | None) -> None:
+        self._shown.key, self._shown.row_time, self._shown.input = self._keys[slot], time, parameter
+        self._access.owner = self._raw[slot]
+
+
+def _made(rows: pa.Table, kernel: ProcessCall) -> list[tuple[str, Any]]:
+    """Per row the parameter of its table and the row as the function sees it."""
+    if len(kernel.tables) == 1:
+        (table,) = kernel.tables
+        return [(table.parameter, row) for row in table.rows(rows)]
+    of_table = rows.column(TABLE).to_numpy()
+    made: list[tuple[str, Any]] = [("", None)] * rows.num_rows
+    for number, table in enumerate(kernel.tables):
+        places = np.flatnonzero(of_table == number)
+        for index, row in zip(places.tolist(), table.rows(rows.take(pa.array(places))), strict=True):
+            made[index] = table.parameter, row
+    return made

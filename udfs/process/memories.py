@@ -18,9 +18,8 @@ from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Store
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.process.cells import Cell, Clock, Entry, Slots, UndoLog
-from sqlstream.udfs.process.declarations import State
-from sqlstream.udfs.process.fitting import fits
-from sqlstream.udfs.process.values import Restore, restorer
+from sqlstream.udfs.process.function import State
+from sqlstream.udfs.process.values import Restore, fits, restorer
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.timers import hashable

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import BARRIER, KEY_HASH, NO_WATERMARK, Domain
-from sqlstream.udfs.process.call import Call
-from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.process.kernel import Call, Process
 from sqlstream.udfs.state.memory import MemoryStore
 
 _MILLISECOND = 1000

@@ -8,6 +8,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from sqlstream.udfs.annotations import annotations_of
 
 Restore = Callable[[Any], Any]
@@ -58,3 +60,20 @@ def present(annotation: object) -> object:
 
 def _same(value: Any) -> Any:
     return value
+
+
+# --- a quick check of Python values against an Arrow type, by their class -------------------------------------
+
+
+Fits = Callable[[Any], bool]
+
+
+def fits(kind: pa.DataType) -> Fits:
+    """True for values of which an array can be made; False where only Arrow can tell."""
+    if pa.types.is_signed_integer(kind):
+        most = 1 << (kind.bit_width - 1)
+        return lambda value: value is None or (type(value) is int and -most <= value < most)
+    if pa.types.is_string(kind):
+        return lambda value: value is None or (type(value) is str and value.isascii())
+    plain = float if pa.types.is_float64(kind) else bool if pa.types.is_boolean(kind) else None
+    return lambda value: value is None or (plain is not None and type(value) is plain)

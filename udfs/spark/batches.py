@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
-from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
+from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.parquet import ParquetRows
-from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -183,3 +182,71 @@ _INSTANT = pa.timestamp("us", "UTC")
 def _with_bounds(batch: pa.RecordBatch, start: pa.Array, end: pa.Array) -> pa.RecordBatch:
     names = [*batch.schema.names, WINDOW_START, WINDOW_END]
     return pa.RecordBatch.from_arrays([*batch.columns, start, end], names=names)
+
+
+# --- key group numbers that Spark spreads evenly over its partitions ------------------------------------------
+# Spark sends a row to partition ``hash(key) mod partitions``, which for small numbers loads some partitions a third
+# more than others. Key group ``g`` of ``n`` therefore gets a number whose hash is ``g mod n``, so that all partitions
+# have equally many key groups where ``n`` is a multiple of the number of partitions.
+
+
+_SEED = 42  # of Spark's hash partitioning
+
+
+def numbers_of(groups: int) -> np.ndarray:
+    """int32: the number under which each of ``groups`` key groups goes; never another one for the same ``groups``."""
+    candidates = groups
+    while True:
+        candidates *= 2
+        groups_hit, first = np.unique(murmur3(np.arange(candidates, dtype=np.uint32)) % groups, return_index=True)
+        if len(groups_hit) == groups:
+            return first.astype(np.int32)
+
+
+def murmur3(values: np.ndarray) -> np.ndarray:
+    """int32: Spark's hash of INT values, which are uint32 here."""
+    k = _rotated(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    h = _rotated(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    h ^= np.uint32(4)  # bytes
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return (h ^ (h >> np.uint32(16))).view(np.int32)
+
+
+def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
+    return (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))
+
+
+# --- side outputs: the rows of a batch as bytes in one row ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """``markers``: pairs of a STRUCT column, which is set where a row goes to another table, and its LATE_TABLE.
+
+    At most one of them is set in a row. The input has LATE_TABLE and LATE, and what was in them goes on; the columns
+    of the markers do not come out.
+    """
+
+    markers: tuple[tuple[str, str], ...]
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        for batch in batches:
+            kept = batch.drop_columns([name for name, _ in self.markers])
+            leaving = [(marker, batch.column(name)) for name, marker in self.markers]
+            stays = pa.repeat(True, batch.num_rows)
+            for _, structs in leaving:
+                stays = pc.and_(stays, pc.is_null(structs))
+            yield kept.filter(stays)
+            for marker, structs in leaving:
+                yield from _packed(kept.schema, marker, structs.drop_null())
+
+
+def _packed(schema: pa.Schema, marker: str, structs: pa.StructArray) -> Iterator[pa.RecordBatch]:
+    if not len(structs):
+        return
+    for piece in pieces(pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])):
+        values = {LATE_TABLE: pa.array([marker]), LATE: pa.array([to_bytes(piece)], pa.binary())}
+        columns = [values[f.name] if f.name in values else pa.nulls(1, f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sqlstream.udfs.kernel import Domain, StateKey
-from sqlstream.udfs.spark.values import from_texts
+from sqlstream.udfs.spark.state_server import from_texts
 from sqlstream.udfs.waiting import Pending, Wait
 
 if TYPE_CHECKING:

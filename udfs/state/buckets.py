@@ -5,15 +5,16 @@ The place of a row is an int64 column: the hash of its key, or a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import END_OF_TIME, Domain, StateKey
-from sqlstream.udfs.state.chunks import check_fingerprint, fingerprint
+from sqlstream.udfs.state.chunked import check_fingerprint, decode, encode, fingerprint, whole
 
 EVENT_TIMER = "__event_timer"
 PROCESSING_TIMER = "__processing_timer"
@@ -170,3 +171,200 @@ def _earliest(rows: pa.RecordBatch, column: str, starts: np.ndarray) -> np.ndarr
 def _narrow(positions: np.ndarray) -> np.ndarray:
     """Numpy sorts 16 bits by radix, in a tenth of the time."""
     return positions.astype(np.uint16) if positions.max() < 2**16 else positions
+
+
+# --- chunks of a bucket ---------------------------------------------------------------------------------------
+# Where few rows of a bucket change, the bucket gets one more chunk and the others remain as they are. The first chunk
+# holds rows. Each later one holds rows that were appended, and the places whose rows in earlier chunks it replaces; a
+# place that is replaced by no rows is deleted. Chunks are merged so that each is larger than all later ones together:
+# a changed row is written only a few times, however large the bucket is, and a bucket has few chunks.
+
+
+FACTOR = 2
+"""A chunk is rewritten with those behind it when it has fewer than so many times their rows."""
+
+SMALL = 16
+"""A chunk of fewer rows costs what none would: it becomes one with those behind it."""
+
+NO_PLACES = np.zeros(0, np.int64)
+
+
+class Chunk(NamedTuple):
+    rows: pa.RecordBatch
+    replaced: np.ndarray = NO_PLACES
+
+    @property
+    def size(self) -> int:
+        return max(int(self.rows.num_rows), len(self.replaced))
+
+
+@dataclass(eq=False)
+class Bucket:
+    """A bucket during one call: the first ``stored`` of its ``chunks`` are in the store, the others have come since.
+
+    Where it is not ``loaded``, ``chunks`` are only those that have come. ``rows``: how many all chunks leave.
+    """
+
+    chunks: list[Chunk]
+    stored: int
+    loaded: bool
+    rows: int
+
+
+def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
+    """Chunk ``number`` of a bucket; it shares memory with the bytes."""
+    assert entry is not None, "the index names an entry that the store does not have"
+    if number == 0:
+        return Chunk(decode(entry, schema))
+    count = int.from_bytes(entry[:8], "little")
+    rows = decode(memoryview(entry)[8 + 8 * count :], schema)
+    return Chunk(rows, np.frombuffer(entry, np.int64, count, 8))
+
+
+def write_chunk(chunk: Chunk, number: int) -> bytes:
+    """What the first chunk replaces is gone already."""
+    if number == 0:
+        return encode(chunk.rows)
+    return len(chunk.replaced).to_bytes(8, "little") + chunk.replaced.tobytes() + encode(chunk.rows)
+
+
+def first_merged(bucket: Bucket, most_chunks: int) -> int:
+    """The chunks from this one on become one; as many as there are where they may stay."""
+    chunks, behind = bucket.chunks, 0
+    if len(chunks) == bucket.stored <= most_chunks:
+        return len(chunks)
+    first = last = len(chunks) - 1
+    for number in range(last, -1, -1):
+        size = chunks[number].size
+        if number < last and size < (max(FACTOR * behind, SMALL) if number else FACTOR * behind):
+            first = number
+        behind += size
+    first = min(first, bucket.stored)
+    return len(chunks) if first == last < bucket.stored else first
+
+
+def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:
+    """The sorted positions of buckets; neighbours that have few rows together are in one list, to become one."""
+    groups: list[list[int]] = []
+    filled = 0
+    for position, bucket in buckets.items():
+        filled += bucket.rows
+        near = bool(groups) and groups[-1][-1] == position - 1 and filled <= most_rows
+        if near and bucket.loaded and buckets[position - 1].loaded:
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+            filled = bucket.rows
+    return groups
+
+
+def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
+    """One chunk in place of several; at least one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return Chunk(one(alive(chunks, hash_column)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))
+
+
+def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
+    """The rows of chunks that no later one replaces, in order."""
+    batches, gone = [], NO_PLACES
+    for rows, replaced in reversed(chunks):
+        batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
+        if len(replaced):
+            gone = distinct(np.concatenate((gone, replaced))) if len(gone) else replaced
+    return batches[::-1]
+
+
+def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, schema: pa.Schema) -> pa.Table:
+    """The rows of some sorted places that no later chunk of their bucket replaces; chunks of several buckets, in order.
+
+    One pass over the places of all rows; all else is done for the rows that are found.
+    """
+    rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
+    every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
+    row_indices = np.flatnonzero(pc.is_in(pa.array(every), value_set=pa.array(places)).to_numpy(zero_copy_only=False))
+    if any(len(chunk.replaced) for chunk in chunks):
+        begins = np.cumsum([chunk.rows.num_rows for chunk in chunks])
+        chunk_of_row = np.searchsorted(begins, row_indices, side="right")
+        row_indices = row_indices[
+            chunk_of_row >= _last_replaced(chunks, places)[np.searchsorted(places, every[row_indices])]
+        ]
+    return rows.take(pa.array(row_indices)).combine_chunks()
+
+
+def distinct(places: np.ndarray) -> np.ndarray:
+    """Sorted, each once."""
+    ordered = np.sort(places)
+    first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else whole(pa.Table.from_batches(batches))
+
+
+def _last_replaced(chunks: Sequence[Chunk], places: np.ndarray) -> np.ndarray:
+    """The last chunk that replaces each of some sorted places, -1 for none."""
+    replaced = np.concatenate([chunk.replaced for chunk in chunks])
+    chunk = np.repeat(np.arange(len(chunks)), [len(chunk.replaced) for chunk in chunks])
+    positions = np.minimum(np.searchsorted(places, replaced), len(places) - 1)
+    asked = places[positions] == replaced
+    last = np.full(len(places), -1)
+    # Of several assignments to one place numpy keeps the last, which is the latest chunk's.
+    last[positions[asked]] = chunk[asked]
+    return last
+
+
+def _without(rows: pa.RecordBatch, places: np.ndarray, hash_column: str) -> pa.RecordBatch:
+    """``places`` are sorted."""
+    of_rows = rows.column(hash_column).to_numpy()
+    positions = np.minimum(np.searchsorted(places, of_rows), len(places) - 1)
+    stays = places[positions] != of_rows
+    return rows if stays.all() else rows.take(pa.array(np.flatnonzero(stays)))
+
+
+# --- rows of loaded buckets -----------------------------------------------------------------------------------
+
+
+DENSE = 4
+"""Where one row in so many is asked for, buckets are given, and written, as a whole."""
+
+
+class AskedRows:
+    """``places``: the sorted places that were asked for; None for all rows of the loaded buckets. ``by``: the column of
+    places."""
+
+    def __init__(self, by: str, schema: pa.Schema) -> None:
+        self.places: np.ndarray | None = NO_PLACES
+        self._by = by
+        self._schema = schema
+        self._latest: tuple[Sequence[Bucket], pa.Table] | None = None
+
+    def add(self, places: np.ndarray, dense: bool) -> None:
+        if self.places is not None:
+            self.places = None if dense else distinct(np.concatenate((self.places, places)))
+            self._latest = None
+
+    def changed(self) -> None:
+        """The buckets have other rows than before."""
+        self._latest = None
+
+    def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
+        """The rows that were asked for in some buckets."""
+        if self.places is None:
+            batches = [rows for bucket in buckets for rows in alive(bucket.chunks, self._by)]
+            return pa.Table.from_batches(batches, self._schema)
+        if self._latest is None or self._latest[0] != buckets:
+            chunks = [chunk for bucket in buckets for chunk in bucket.chunks]
+            self._latest = buckets, alive_at(chunks, self.places, self._by, self._schema)
+        return self._latest[1]
+
+
+def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
+    """Are sorted places, of so many rows, many? By their number, and by the rows that they have in one bucket."""
+    if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
+        return True
+    of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()
+    here = places[np.searchsorted(places, of_rows.min()) : np.searchsorted(places, of_rows.max(), side="right")]
+    return bool(np.isin(of_rows, here).sum() * DENSE >= len(of_rows))

@@ -10,35 +10,34 @@ import pyarrow as pa
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain, StateKey, Store
 from sqlstream.udfs.state.buckets import (
     CHUNKS,
+    DENSE,
     EVENT,
     LOW,
+    NO_PLACES,
     NUMBER,
     PROCESSING,
     ROWS,
     TIMER_OF,
     TIMERS,
+    AskedRows,
+    Bucket,
     BucketPiece,
     Buckets,
-    cut,
-    split,
-    splits,
-)
-from sqlstream.udfs.state.chunked import MOST_CHUNKS
-from sqlstream.udfs.state.chunks import chunk_key, chunk_keys, whole
-from sqlstream.udfs.state.deltas import (
-    NO_PLACES,
-    Bucket,
     Chunk,
     alive,
+    cut,
     distinct,
     first_merged,
+    is_dense,
     merged,
     neighbours,
     one,
     read_chunk,
+    split,
+    splits,
     write_chunk,
 )
-from sqlstream.udfs.state.given import DENSE, AskedRows, is_dense
+from sqlstream.udfs.state.chunked import MOST_CHUNKS, chunk_key, chunk_keys, whole
 
 BUCKET_ROWS = 1024
 """A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""

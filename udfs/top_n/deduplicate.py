@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
-from sqlstream.udfs.keys import dense_ids, differ, places
-from sqlstream.udfs.sorting import in_order
-from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
+from sqlstream.udfs.keys import dense_ids, differ, in_order, places
+from sqlstream.udfs.state.living import ForgettingKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.triggers.positions import spread
-from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
+from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import (
     NONE,
     Answer,
+    Column,
     Due,
     Fire,
     Fires,
+    Merging,
     Run,
     Trigger,
+    TriggerState,
+    Values,
     Windows,
     fire_at,
     fires_at,

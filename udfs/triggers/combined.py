@@ -8,15 +8,18 @@ import numpy as np
 
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.triggers.clocks import ARMED, AtOnce, Never
-from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
 from sqlstream.udfs.triggers.trigger import (
     NONE,
     Answer,
+    Column,
     Due,
     Fire,
     Fires,
+    Merging,
     Run,
     Trigger,
+    TriggerState,
+    Values,
     Windows,
     in_order,
     silence,

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from sqlstream.udfs.triggers.positions import first_where, spread
-from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
-from sqlstream.udfs.triggers.trigger import NONE, Fire, Fires, Run, Trigger, fire_at, fires_at
+from sqlstream.udfs.triggers.trigger import (
+    NONE,
+    Column,
+    Fire,
+    Fires,
+    Merging,
+    Run,
+    Trigger,
+    TriggerState,
+    Values,
+    fire_at,
+    fires_at,
+)
 
 
 @dataclass(frozen=True)
@@ -146,3 +157,34 @@ class Delta(Trigger):
         has_first = first != NONE
         reference = np.where(has_first, value[np.where(has_first, first, 0)], reference)
         return reference, np.where(unknown, np.where(has_first, first + 1, stop), start)
+
+
+# --- search in the positions of many window instances at once -------------------------------------------------
+
+
+FIRST_STRETCH = 16
+
+
+def spread(starts: Values, lengths: Values) -> tuple[Values, Values]:
+    """All positions from each start on, and the number of the start to which each belongs."""
+    owner = np.repeat(np.arange(len(starts)), lengths)
+    before = np.cumsum(lengths) - lengths
+    return np.arange(len(owner)) - before[owner] + starts[owner], owner
+
+
+def first_where(starts: Values, ends: Values, holds: Callable[[Values, Values], Values]) -> Values:
+    """The first position from each start, before its end, at which ``holds(positions, owners)`` is true; else NONE.
+
+    Looks at stretches of doubling length, so that it costs about as much as the distance to what it finds.
+    """
+    first = np.full(len(starts), NONE, np.int64)
+    cursor, active, length = starts.copy(), np.flatnonzero(starts < ends), FIRST_STRETCH
+    while len(active):
+        stretch = np.minimum(ends[active] - cursor[active], length)
+        position, owner = spread(cursor[active], stretch)
+        hits = np.flatnonzero(holds(position, active[owner]))
+        np.minimum.at(first, active[owner[hits]], position[hits])
+        cursor[active] += stretch
+        active = active[(first[active] == NONE) & (cursor[active] < ends[active])]
+        length *= 2
+    return first

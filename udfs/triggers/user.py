@@ -43,8 +43,20 @@ import numpy as np
 from sqlstream.udfs.assigners.user import Window
 from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
-from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
-from sqlstream.udfs.triggers.trigger import NONE, Answer, Due, Fire, Fires, Run, Trigger, Windows
+from sqlstream.udfs.triggers.trigger import (
+    NONE,
+    Answer,
+    Column,
+    Due,
+    Fire,
+    Fires,
+    Merging,
+    Run,
+    Trigger,
+    TriggerState,
+    Values,
+    Windows,
+)
 from sqlstream.udfs.user_rows import MILLISECOND, clock_ms, microseconds, milliseconds, user_rows, watermark_ms
 
 __all__ = ["MergeContext", "TriggerContext", "TriggerResult", "User", "Window"]

@@ -20,19 +20,24 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
-from sqlstream.udfs.assigners.assigner import Flags, Times, micros
-from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
+from sqlstream.udfs.assigners.assigner import Flags, Times, end_of, micros, start_of, to_wall
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, MOST_RESULTS, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
-from sqlstream.udfs.windows.late import Lateness, LateRows
-from sqlstream.udfs.windows.numbering import number, renumbered, runs
-from sqlstream.udfs.windows.pane_contents import Entries, compact, read_entries
-from sqlstream.udfs.windows.pane_results import Due, Firing, PaneResults, collapse
-from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
-from sqlstream.udfs.windows.rows_there import counted, rows_that_came, rows_there
+from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, Lateness, LateRows, bounds
+from sqlstream.udfs.windows.panes import (
+    CLOSES_BEFORE_END,
+    Due,
+    Entries,
+    Firing,
+    PaneResults,
+    Panes,
+    collapse,
+    compact,
+    read_entries,
+)
+from sqlstream.udfs.windows.ranges import counted, number, renumbered, rows_that_came, rows_there, runs
 
 PANE = "__pane_start"
 """BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""

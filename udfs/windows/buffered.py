@@ -20,13 +20,12 @@ from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.row_kinds import retracts, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.triggers.positions import spread
+from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
 from sqlstream.udfs.windows.contents import Held, Pane, pane_of, with_bounds
 from sqlstream.udfs.windows.emission import ranks_of
-from sqlstream.udfs.windows.finding import WindowsByKey, numbers_of
-from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows_without_columns
+from sqlstream.udfs.windows.ranges import AllRows
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
@@ -406,3 +405,45 @@ def _any_by(flags: Values, starts: Values) -> Values:
 
 def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return table.select([KEY_HASH, *keys])
+
+
+# --- lookup of windows by key and bounds ----------------------------------------------------------------------
+
+
+class WindowsByKey(NamedTuple):
+    """Windows by key, start and end."""
+
+    key: Values
+    start: Values
+    end: Values
+
+    def holding(self, key: Values, start: Values) -> Values:
+        """The last window of the key that begins at or before a start and ends after it; -1 for none."""
+        candidate = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
+        return np.where((candidate >= 0) & (self.key[candidate] == key) & (self.end[candidate] > start), candidate, -1)
+
+    def equal(self, key: Values, start: Values, end: Values) -> Values:
+        windows = np.stack([self.key, self.start, self.end])
+        candidate = _search(windows, np.stack([key, start, end])) - 1
+        same = (
+            (candidate >= 0)
+            & (self.key[candidate] == key)
+            & (self.start[candidate] == start)
+            & (self.end[candidate] == end)
+        )
+        return np.where(same, candidate, -1)
+
+
+def _search(ordered: Values, asked: Values) -> Values:
+    """How many columns of ``ordered``, which are in order, come before or equal each column asked for."""
+    combined = np.concatenate([ordered, asked], axis=1)
+    order = np.lexsort(combined[::-1])
+    passed = np.cumsum(order < ordered.shape[1])
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = passed
+    return ranks[ordered.shape[1] :]
+
+
+def numbers_of(order: Values, positions: Values) -> Values:
+    """Translates positions in sorted order to the original numbers; -1 stays."""
+    return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

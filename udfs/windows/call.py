@@ -21,7 +21,7 @@ from sqlstream.udfs.windows.contents import Held, Pane
 from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
 from sqlstream.udfs.windows.endless import FiringPace
 from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
-from sqlstream.udfs.windows.numbering import number, stable_order
+from sqlstream.udfs.windows.ranges import number, stable_order
 from sqlstream.udfs.windows.sessions import merge_rows
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.triggers.trigger import Fires, Run
-from sqlstream.udfs.windows.arrival import numbered
 from sqlstream.udfs.windows.instances import Instances, joined, with_rows
-from sqlstream.udfs.windows.rows_there import counted, rows_there
+from sqlstream.udfs.windows.ranges import counted, numbered, rows_there
 
 Values = np.ndarray[Any, np.dtype[Any]]
 

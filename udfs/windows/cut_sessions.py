@@ -23,19 +23,15 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
-from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, taken_windows
-from sqlstream.udfs.assigners.session import Session
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Session, Times
+from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, on_line, range_minima, taken_windows
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.cutting import Ordered, Pieces, cut
-from sqlstream.udfs.windows.emission import bounds
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.kept_rows import KeptRows
-from sqlstream.udfs.windows.late import Lateness
+from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
+from sqlstream.udfs.windows.ranges import AllRows
 
 TIME, REACH, OPENS, CLOSES, FIRED = "__time", "__reach", "__opens", "__closes", "__fired"
 NOT_FIRED = 0
@@ -299,3 +295,87 @@ def _changed(sessions: Cut) -> Flags:
     fired_size[piece] = members[number][inside]
     changed: Flags = (least == NOT_FIRED) | (least != most) | (fired_size != size)
     return changed
+
+
+# --- how the rows of a key, in order, are cut into sessions ---------------------------------------------------
+# Rows are in order of time, rows of the same time in order of arrival. While no session is open, a row for which
+# START_WHEN holds opens one, or any row if there is no such condition; other rows belong to no session. While a
+# session is open, START_WHEN has no effect: a row belongs to the session if it is within the gap of one of its rows
+# and less than MAX_DURATION after its first. A row that is not closes the session and may open the next one. A row of
+# a session for which END_WHEN holds is its last.
+#
+# A session is ``[start, end)`` from its first row to the earliest of: the gap after its rows, MAX_DURATION after its
+# start, and 1 ms after the row of END_WHEN.
+
+
+class Ordered(NamedTuple):
+    """Rows by key, time and arrival. ``reach``: the gap after each. ``opens``, ``closes``: START_WHEN and END_WHEN."""
+
+    key: RowIndices
+    time: Times
+    reach: Times
+    opens: Flags
+    closes: Flags
+
+
+class Pieces(NamedTuple):
+    """Sessions in order: rows ``[first, stop)`` of the ordered ones, and the bounds in time."""
+
+    first: RowIndices
+    stop: RowIndices
+    start: Times
+    end: Times
+
+
+def cut(rows: Ordered, max_duration: int | None) -> Pieces:
+    stop = _stops(rows, max_duration)
+    first = _reachable(rows, stop)
+    stop = stop[first]
+    end = -range_minima(-rows.reach, first, stop)
+    if max_duration is not None:
+        end = np.minimum(end, rows.time[first] + max_duration)
+    end = np.where(rows.closes[stop - 1], np.minimum(end, rows.time[stop - 1] + MILLISECOND), end)
+    return Pieces(first, stop, rows.time[first], end)
+
+
+def _stops(rows: Ordered, max_duration: int | None) -> RowIndices:
+    """For each row the first row that would not belong to a session beginning with it."""
+    stop = np.minimum(_unreached(rows), _following(rows.closes) + 1)
+    if max_duration is None:
+        return stop
+    line = on_line(Windows(rows.key, rows.time, rows.time + max_duration))
+    return np.minimum(stop, np.searchsorted(line.start, line.end))
+
+
+def _unreached(rows: Ordered) -> RowIndices:
+    """For each row the first later row of another key, or that no row from this one on reaches."""
+    line = on_line(Windows(rows.key, rows.time, rows.reach))
+    first = np.arange(len(rows.key))
+    stop = np.searchsorted(line.start, line.end, side="right")
+    # What the rows in reach reach is in reach: chains of n rows take log n rounds.
+    while ((farther := -range_minima(-stop, first, stop)) > stop).any():
+        stop = farther
+    return stop
+
+
+def _following(flags: Flags) -> RowIndices:
+    """For each position, also the one behind the last row, the first flagged row from there on."""
+    count = len(flags)
+    next_flagged = np.where(flags, np.arange(count), count)
+    return np.minimum.accumulate(next_flagged[::-1])[::-1]
+
+
+def _reachable(rows: Ordered, stop: RowIndices) -> RowIndices:
+    """The first rows of sessions: from the first opening row of each key on, each time the one after the stop.
+
+    Steps are doubled, so that n sessions behind one another take log n rounds.
+    """
+    count = len(rows.key)
+    opening = np.append(_following(rows.opens), count)
+    begins = np.zeros(count + 1, np.bool_)
+    begins[opening[np.flatnonzero(np.diff(rows.key, prepend=-1))]] = True
+    step = np.append(opening[stop], count)
+    while (step < count).any():
+        begins[step[begins]] = True
+        step = step[step]
+    return np.flatnonzero(begins[:count])

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.errors import ExecutionError, repeating
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.event_times import time_text
+from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.instances import Instances
+from sqlstream.udfs.windows.ranges import AllRows
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
@@ -197,3 +204,90 @@ def _newest(groups: Values) -> Values:
     previous = _previous(groups)
     newest[previous[previous >= 0]] = False
     return np.flatnonzero(newest)
+
+
+# --- late rows: counted, sent to a side output, or an error ---------------------------------------------------
+
+
+LATE_ROW = repeating("SS406")
+
+
+class LateRows(Enum):
+    DROP = "drop"
+    EMIT = "emit"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """``allowed``: microseconds for which windows stay after their end. ``columns``: those of the input that go to the
+    table of late rows."""
+
+    allowed: int = 0
+    action: LateRows = LateRows.DROP
+    columns: tuple[str, ...] = ()
+
+    def output(self, rows: pa.Schema) -> pa.Schema | None:
+        if self.action is not LateRows.EMIT:
+            return None
+        windows = [pa.field(name, TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
+        return pa.schema([*(rows.field(name) for name in self.columns), *windows])
+
+    def report(self, rows: pa.Table, start: Values, end: Values, context: Context) -> None:
+        """``rows`` are late for all their windows; ``start`` and ``end`` are the bounds of the last of them."""
+        if rows.num_rows == 0:
+            return
+        context.count(LATE_ROWS, rows.num_rows)
+        if self.action is LateRows.FAIL:
+            raise _late_row(rows, start, end)
+        if self.action is LateRows.EMIT:
+            columns = [*(rows.column(name) for name in self.columns), bounds(start), bounds(end)]
+            schema = self.output(rows.schema)
+            context.emit_late(pa.table(columns, schema=schema))
+
+
+NO_LATENESS = Lateness()
+
+
+def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
+    columns = [name for name in rows.column_names if not name.startswith("__")]
+    (row,) = python_list(rows.select(columns).slice(0, 1), "a value of a late row")
+    window = " to ".join(time_text(int(bound[0])) for bound in (start, end))
+    message = f"a row is late for its window, which is from {window}"
+    hint = "Write LATE DATA DROP or LATE DATA TO a table, or ALLOW an interval."
+    return ExecutionError(LATE_ROW, message, detail=f"The row: {row}.", hint=hint)
+
+
+# --- columns that kernels store with their rows, and emit -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """``input``: all columns that there are. Keys come out unless they are among the columns of AllRows."""
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    function: Aggregates | AllRows
+
+    @cached_property
+    def stored(self) -> pa.Schema:
+        """The columns of the input that the keys and the window function need."""
+        function = self.function.input.names if isinstance(self.function, Aggregates) else self.function.columns
+        return self._fields(dict.fromkeys((KEY_HASH, *self.keys, *function)))
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        bounds = (pa.field(WINDOW_START, TIMESTAMP), pa.field(WINDOW_END, TIMESTAMP))
+        return pa.schema([*self._fields(self.leading), *bounds, *self._results])
+
+    @cached_property
+    def leading(self) -> list[str]:
+        """The keys that come out by themselves."""
+        return [name for name in self.keys if name not in self._results.names]
+
+    @cached_property
+    def _results(self) -> pa.Schema:
+        return self.function.results if isinstance(self.function, Aggregates) else self._fields(self.function.columns)
+
+    def _fields(self, names: dict[str, None] | list[str] | tuple[str, ...]) -> pa.Schema:
+        return pa.schema([self.input.field(name) for name in names])

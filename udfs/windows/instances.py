@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
-from sqlstream.udfs.triggers.state import TriggerState
-from sqlstream.udfs.triggers.trigger import Trigger, Windows
+from sqlstream.udfs.triggers.trigger import Trigger, TriggerState, Windows
 
 Values = np.ndarray[Any, np.dtype[Any]]
 

@@ -23,14 +23,12 @@ from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.trigger import LAST_MOMENT, Trigger
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.barriers import between_barriers
 from sqlstream.udfs.windows.buffered import Buffered
 from sqlstream.udfs.windows.call import WindowCall
 from sqlstream.udfs.windows.contents import Accumulated, Contents
-from sqlstream.udfs.windows.emission import Emission
-from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.emission import NO_LATENESS, Emission, Lateness
 from sqlstream.udfs.windows.instances import END, ROWS, InstanceLayout, names_of
-from sqlstream.udfs.windows.late import NO_LATENESS, Lateness
+from sqlstream.udfs.windows.ranges import AllRows
 
 NOT_MERGEABLE = "SS397"
 
@@ -121,3 +119,14 @@ class WindowKernel(Kernel):
 
     def on_processing_time(self, time: int, context: Context) -> None:
         WindowCall.of(self, context).on_time(Domain.PROCESSING, time)
+
+
+# --- rows between barriers ------------------------------------------------------------------------------------
+
+
+def between_barriers(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows before the first row with a BARRIER, between it and the second, …, behind the last; maybe empty."""
+    barriers = np.flatnonzero(np.asarray(rows.column(BARRIER).is_valid())).tolist()
+    plain = rows.drop_columns([BARRIER])
+    for start, stop in zip([0, *(barrier + 1 for barrier in barriers)], [*barriers, rows.num_rows], strict=True):
+        yield plain.slice(start, stop - start)

@@ -6,13 +6,21 @@ window is known by its end: the ends of TUMBLE, HOP and CUMULATE lie one ``step`
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
-from sqlstream.udfs.assigners.assigner import Flags, Times
-from sqlstream.udfs.assigners.zones import end_of
+from sqlstream.udfs.assigners.assigner import Flags, Times, end_of
+from sqlstream.udfs.kernel import MOST_RESULTS
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.chunked import ChunkedState
+from sqlstream.udfs.windows.ranges import Indices, Ranges, merge_ranges, number, rows_below, stable_order
 
 CLOSES_BEFORE_END = 1_000
 """A window closes when the clock reaches its end minus one millisecond."""
@@ -104,3 +112,207 @@ def floor(time: Times, period: int, offset: int) -> Times:
     """The newest multiple of ``period``, moved by the offset, that is not after each time."""
     # Division by a constant is vectorised in numpy, the remainder is not.
     return (time - offset) // period * period + offset
+
+
+# --- stored panes: accumulators per pane and key, appended in chunks and merged when read ---------------------
+
+
+MOST_PARTS = 16
+"""A pane of more parts is merged once it has grown to twice its size, or right away while it is small."""
+
+SMALL_ROWS = 2_048
+
+
+@dataclass(frozen=True)
+class Entries:
+    """One row per pane and key: by pane, which is a position among ``panes``, then by first appearance of the key."""
+
+    rows: pa.Table
+    panes: Times
+    pane: Indices
+    key: Indices
+    key_count: int
+
+    def by_key(self) -> tuple[Entries, Indices]:
+        """Sorted by key, then by pane; and where each row was."""
+        order = stable_order(self.key, self.key_count)
+        return Entries(self.rows.take(pa.array(order)), self.panes, self.pane[order], self.key[order],
+                       self.key_count), order  # fmt: skip
+
+    def of_pane(self, position: int) -> pa.Table:
+        start, stop = np.searchsorted(self.pane, (position, position + 1))
+        return self.rows.slice(start, stop - start)
+
+
+def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> Entries:
+    """The contents of panes, merged; those that became smaller are replaced in the state."""
+    tables = state.read(panes)
+    pane_tables = [tables[int(pane)] for pane in panes]
+    sizes = np.array([table.num_rows for table in pane_tables], np.int64)
+    rows = pa.concat_tables(pane_tables).combine_chunks()
+    pane = np.repeat(np.arange(len(panes)), sizes)
+    entries = merged(rows, panes, pane, keys, aggregates)
+    left = np.bincount(entries.pane, minlength=len(panes))
+    for position in np.flatnonzero(left < sizes).tolist():
+        state.replace(int(panes[position]), entries.of_pane(position))
+    return entries
+
+
+def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], aggregates: Aggregates) -> Entries:
+    """Merges rows of equal pane and key. ``pane``: that of each row, ascending."""
+    ids = dense_ids(rows, keys)
+    cells = number(pane * ids.count + ids.ids, len(panes) * ids.count)
+    if cells.count == rows.num_rows:
+        return Entries(rows, panes, pane, ids.ids, ids.count)
+    first = pa.array(cells.first)
+    values = aggregates.merge(rows.select(aggregates.accumulators.names), cells.ids, cells.count)
+    columns = [rows.column(key).take(first) for key in keys] + values.columns
+    table = pa.Table.from_arrays(columns, schema=rows.schema)
+    return Entries(table, panes, pane[cells.first], ids.ids[cells.first], ids.count)
+
+
+def compact(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> None:
+    """Merges panes that were appended to often. Over time this costs a constant for each row that was appended."""
+    due = [int(pane) for pane in panes if _is_fragmented(state, int(pane))]
+    if due:
+        read_entries(state, np.array(due, np.int64), keys, aggregates)
+
+
+def _is_fragmented(state: ChunkedState, pane: int) -> bool:
+    parts, rows, base = state.extent(pane)
+    return parts > MOST_PARTS and (rows >= 2 * base or base <= SMALL_ROWS)
+
+
+# --- results of the windows that close together, merged from the panes they share -----------------------------
+
+
+class Firing(NamedTuple):
+    """Results in order: the keys and accumulators of each, and the end of its window."""
+
+    keys: pa.Table
+    accumulators: pa.Table
+    end: Times
+
+
+class Due(NamedTuple):
+    """The windows that end in ``[begin, stop)`` of each pane of the entries have closed."""
+
+    entries: Entries
+    begin: Times
+    stop: Times
+
+
+@dataclass(frozen=True)
+class PaneResults:
+    """The results of windows that have closed: by end, then by first appearance of the key."""
+
+    due: Due
+    panes: Panes
+    keys: Sequence[str]
+    aggregates: Aggregates
+
+    @cached_property
+    def count(self) -> int:
+        """How many there are; windows that end together in an hour that the clock skips count twice."""
+        if not self.panes.shared:
+            return int(self.due.entries.rows.num_rows)
+        return int(self._spans.counts(self.panes.step).sum())
+
+    def parts(self) -> Iterator[Firing]:
+        """All of them, MOST_RESULTS or little more at once."""
+        if not self.panes.shared:
+            entries = self.due.entries
+            end = self.panes.last_end(entries.panes)[entries.pane]
+            yield Firing(entries.rows.select(self.keys), entries.rows, end)
+            return
+        ordered = self._spans.ordered
+        parts, of_keys = ordered.rows.select(self.aggregates.accumulators.names), ordered.rows.select(self.keys)
+        for low, high in self._spans.stretches(self.panes.step):
+            start, end = self._spans.first_entries(self.panes, low, high)
+            if len(start):
+                ranges = Ranges(start, _stops(ordered, start, end))
+                yield Firing(
+                    of_keys.take(pa.array(start)), merge_ranges(self.aggregates, parts, ordered.key, ranges), end
+                )
+
+    @cached_property
+    def _spans(self) -> _Spans:
+        return _spans(self.due, self.panes)
+
+
+class _Spans(NamedTuple):
+    """``ordered``: the entries by key, then by pane; ``arrival`` says in which order they were. Each is the first entry
+    of its key in the windows that end in ``[since, until)``."""
+
+    ordered: Entries
+    arrival: Indices
+    since: Times
+    until: Times
+
+    def counts(self, step: int) -> Indices:
+        """For each entry the number of windows in which it is the first one of its key."""
+        window_counts: Indices = np.maximum((self.until - self.since) // step, 0)
+        return window_counts
+
+    def stretches(self, step: int) -> Iterator[tuple[int, int]]:
+        """All ends of windows as ``[low, high)``, each with MOST_RESULTS or little more results; no key has any between
+        them."""
+        width = max(1, MOST_RESULTS // max(self.ordered.key_count, 1)) * step
+        left = self
+        while (left.until > left.since).any():
+            low, end = int(left.since[left.until > left.since].min()), int(left.until.max())
+            high = low + width if int(left.counts(step).sum()) > MOST_RESULTS else end
+            yield low, high
+            left = left._replace(since=np.maximum(left.since, high))
+
+    def first_entries(self, panes: Panes, low: int, high: int) -> tuple[Indices, Times]:
+        """For each key and window that ends in ``[low, high)`` the first entry of the key in the window, and the
+        window's end, in order of firing."""
+        since = np.maximum(self.since, low)
+        here = self._replace(since=since, until=np.minimum(self.until, high))
+        counts = here.counts(panes.step)[self.arrival]
+        first = np.repeat(self.arrival, counts)
+        nth = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        end = since[first] + nth * panes.step
+        window = (end - end.min(initial=end[0] if len(end) else 0)) // panes.step
+        order = stable_order(window, int(window.max(initial=0)) + 1)
+        if panes.zone is not None:
+            order = order[~panes.repeats(end[order])]
+        return first[order], end[order]
+
+
+def _spans(due: Due, panes: Panes) -> _Spans:
+    entries, was = due.entries.by_key()
+    since = due.begin[entries.pane]
+    held = panes.last_end(entries.panes)[entries.pane[:-1]] + panes.step
+    is_same = entries.key[1:] == entries.key[:-1]
+    since[1:] = np.where(is_same, np.maximum(since[1:], held), since[1:])
+    arrival = np.empty_like(was)
+    arrival[was] = np.arange(len(was))
+    return _Spans(entries, arrival, since, due.stop[entries.pane])
+
+
+def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
+    """Behind the last entry of the first one's key in a pane before the end."""
+    pane_count = len(entries.panes)
+    codes = entries.key * pane_count + entries.pane
+    beyond = entries.key[first] * pane_count + np.searchsorted(entries.panes, end, side="left")
+    return rows_below(codes, beyond, entries.key_count * pane_count)
+
+
+def collapse(
+    state: ChunkedState, entries: Entries, panes: Panes, clock: int, keys: Sequence[str], aggregates: Aggregates
+) -> None:
+    """Makes one pane of those that all windows to come of a CUMULATE hold together."""
+    opened, last = panes.first_open(entries.panes, clock), panes.last_end(entries.panes)
+    together = np.flatnonzero((opened <= last) & (entries.panes < opened - panes.step))
+    _, leader, sizes = np.unique(last[together], return_index=True, return_counts=True)
+    leaders = np.full(len(entries.panes), -1, np.int64)
+    leaders[together] = together[np.repeat(leader, sizes)]
+    chosen = leaders[entries.pane] >= 0
+    moved = leaders[entries.pane[chosen]]
+    collapsed = merged(entries.rows.filter(pa.array(chosen)), entries.panes, moved, keys, aggregates)
+    for position in together[leader[sizes > 1]]:
+        state.replace(int(entries.panes[position]), collapsed.of_pane(position))
+    for position in together[leaders[together] != together]:
+        state.replace(int(entries.panes[position]), None)

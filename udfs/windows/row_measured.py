@@ -18,25 +18,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import RowIndices, Times, times_of
-from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
-from sqlstream.udfs.kernel import MOST_RESULTS, Context, Domain, Kernel
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times, aligned, times_of
+from sqlstream.udfs.assigners.merging import MILLISECOND, Intervals, Windows, on_line
+from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import bounds
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.kept_rows import KeptRows
-from sqlstream.udfs.windows.late import Lateness
-from sqlstream.udfs.windows.range_results import results_of
-from sqlstream.udfs.windows.ranges import Ranges
-from sqlstream.udfs.windows.timeline import NOT_COUNTED, Measure, Timeline
+from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
+from sqlstream.udfs.windows.endless import require_few
+from sqlstream.udfs.windows.ranges import AllRows, Ranges, results_of
 
 TIME = "__time"
 POSITION = "__position"
@@ -203,3 +200,184 @@ def never_back(key: RowIndices, time: Times) -> Times:
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)
     return time[np.maximum.accumulate(newest)]
+
+
+# --- timelines: the stored rows of some keys in order, and how a clock advances them --------------------------
+
+
+NOT_COUNTED = -1
+
+
+class Timeline(NamedTuple):
+    """Rows by key, then by time, then by arrival. ``key`` counts from 0.
+
+    ``timer``: when a row must be looked at. ``position``: how many rows of the key, modulo the slide, had been counted
+    with it; NOT_COUNTED where it waits, or where no row counts.
+    """
+
+    key: RowIndices
+    time: Times
+    timer: Times
+    position: RowIndices
+
+    @property
+    def first(self) -> RowIndices:
+        """The first row of each key."""
+        return np.flatnonzero(np.diff(self.key, prepend=-1))
+
+    def on_line(self, back: int) -> Intervals:
+        """For each row the interval that begins ``back`` before it, on a line on which the ends are sorted."""
+        return on_line(Windows(self.key, self.time - back, self.time))
+
+
+class Step(NamedTuple):
+    """Blocks of firings, each in order, and what becomes of the rows: which stay, and their new state."""
+
+    firings: Iterator[Ranges]
+    kept: Flags
+    timer: Times
+    position: RowIndices
+
+
+class Measure(Protocol):
+    """When a row-measured window fires, and over which rows. Frozen and picklable; all in microseconds."""
+
+    def timers(self, time: Times, now: int) -> Times:
+        """When new rows must be looked at. ``now``: the clock of the window's domain."""
+        ...
+
+    def late(self, time: Times, watermark: int) -> Flags: ...
+
+    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+        """The clock has reached ``now``. ``rows``: one or more, all those of their keys."""
+        ...
+
+
+# --- a slide in rows, a size in time --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EveryRows:
+    """In event time a row counts when the watermark reaches it, and rows of the same time are in each other's window.
+    In processing time a row counts when it arrives, and what comes after it in the same instant is not there yet."""
+
+    slide: int
+    size: int
+
+    def timers(self, time: Times, now: int) -> Times:
+        return time
+
+    def late(self, time: Times, watermark: int) -> Flags:
+        return time <= watermark
+
+    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+        counted = rows.time <= now
+        position = np.where(counted, self._positions(rows), NOT_COUNTED)
+        fires = np.flatnonzero(counted & (rows.position == NOT_COUNTED) & (position == 0))
+        # The newest row keeps the count even where no window will hold it.
+        counts_on = _newest(rows, counted) & (position > 0)
+        kept = ~counted | (rows.time > now - self.size) | counts_on
+        return Step(self._firings(rows, fires, domain), kept, np.where(counted, END_OF_TIME, rows.timer), position)
+
+    def _positions(self, rows: Timeline) -> RowIndices:
+        """Positions that count on from the newest row of each key that was counted before."""
+        before = rows.position != NOT_COUNTED
+        counted_before = np.add.reduceat(before.astype(np.int64), rows.first)
+        base = np.where(counted_before > 0, rows.position[rows.first + np.maximum(counted_before, 1) - 1], 0)
+        rank = np.arange(len(rows.key)) - (rows.first + counted_before)[rows.key] + 1
+        return np.where(before, rows.position, (base[rows.key] + rank) % self.slide)
+
+    def _firings(self, rows: Timeline, fires: RowIndices, domain: Domain) -> Iterator[Ranges]:
+        if len(fires) == 0:
+            return
+        line = rows.on_line(self.size)
+        if domain is Domain.EVENT:
+            fires = fires[np.argsort(rows.time[fires], kind="stable")]
+            stop = np.searchsorted(line.end, line.end[fires], side="right")
+        else:
+            stop = fires + 1
+        yield Ranges(np.searchsorted(line.end, line.start[fires], side="right"), stop)
+
+
+def _newest(rows: Timeline, chosen: Flags) -> Flags:
+    """The last of the chosen rows of each key; these are the first ones of the key."""
+    count = np.add.reduceat(chosen.astype(np.int64), rows.first)
+    newest = np.zeros(len(chosen), np.bool_)
+    newest[(rows.first + count - 1)[count > 0]] = True
+    return newest
+
+
+# --- a size in rows, a slide in time --------------------------------------------------------------------------
+
+
+MOST_FIRINGS = 1 << 18
+"""So many firings are worked out at once."""
+
+
+@dataclass(frozen=True)
+class LastRows:
+    """Fires 1 ms before each multiple of ``slide``, moved by ``offset``; also without new rows, as long as a key has
+    any. At the end of time the last firing of a key is the first one after its newest row."""
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    def timers(self, time: Times, now: int) -> Times:
+        """1 ms before the next multiple, or before the one after where that has fired already."""
+        following = self._next(time)
+        if now < END_OF_TIME:
+            following = np.maximum(following, self._next_after_firing(now))
+        return following - MILLISECOND
+
+    def late(self, time: Times, watermark: int) -> Flags:
+        return self._next(time) - MILLISECOND <= watermark
+
+    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+        waiting = rows.position == NOT_COUNTED
+        begin = np.minimum.reduceat(rows.timer, rows.first) + MILLISECOND
+        if now == END_OF_TIME:
+            newest = np.maximum.reduceat(np.where(waiting, rows.timer, NO_WATERMARK), rows.first)
+            return Step(self._firings(rows, begin, newest + MILLISECOND), ~waiting & waiting, rows.timer, rows.position)
+        fired = self._next_after_firing(now) - self.slide
+        waiting &= rows.timer > fired - MILLISECOND
+        timer = np.where(waiting, rows.timer, fired + self.slide - MILLISECOND)
+        firings = self._firings(rows, begin, np.full(len(begin), fired))
+        return Step(firings, self._kept(rows, waiting), timer, np.where(waiting, NOT_COUNTED, 0))
+
+    def _next(self, time: Times) -> Times:
+        """The first multiple after each time."""
+        return aligned(time, self.slide, self.offset) + self.slide
+
+    def _next_after_firing(self, now: int) -> int:
+        """The first multiple that the clock has not fired."""
+        return now + MILLISECOND - (now + MILLISECOND - self.offset) % self.slide + self.slide
+
+    def _kept(self, rows: Timeline, waiting: Flags) -> Flags:
+        """Rows that have not been in a firing, and the newest of the others."""
+        seen = np.add.reduceat((~waiting).astype(np.int64), rows.first)
+        stop = (rows.first + seen)[rows.key]
+        return waiting | (np.arange(len(rows.key)) >= stop - self.size)
+
+    def _firings(self, rows: Timeline, begin: Times, end: Times) -> Iterator[Ranges]:
+        """The firings of each key at each multiple from ``begin`` to ``end``, multiple by multiple."""
+        fire = np.flatnonzero(end >= begin)
+        if not len(fire):
+            return
+        longest = fire[np.argmax(end[fire] - begin[fire])]
+        require_few(int(end[longest] - begin[longest]) // self.slide + 1, int(begin[longest]), int(end[longest]))
+        multiples = max(1, MOST_FIRINGS // len(begin))
+        low = int(begin.min())
+        while low <= int(end.max()):
+            high = low + multiples * self.slide
+            here = np.arange(low, min(high, int(end.max()) + 1), self.slide)
+            multiple, key = np.nonzero((begin <= here[:, np.newaxis]) & (here[:, np.newaxis] <= end))
+            yield self._last_before(rows, key, here[multiple])
+            later = np.maximum(begin, high)[end >= high]  # between the rows of different keys may be thousands of years
+            low = int(later.min(initial=END_OF_TIME))
+
+    def _last_before(self, rows: Timeline, key: RowIndices, multiple: Times) -> Ranges:
+        asked = Windows(key, multiple, multiple)
+        line = on_line(Windows(rows.key, rows.time, rows.time) + asked).start
+        stop = np.searchsorted(line[: len(rows.key)], line[len(rows.key) :])
+        return Ranges(np.maximum(rows.first[key], stop - self.size), stop)

@@ -26,12 +26,9 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.arrival import numbered
-from sqlstream.udfs.windows.emission import bounds
+from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
 from sqlstream.udfs.windows.instances import END, START
-from sqlstream.udfs.windows.kept_rows import KeptRows
-from sqlstream.udfs.windows.late import Lateness
-from sqlstream.udfs.windows.rows_there import counted, rows_that_came, rows_there
+from sqlstream.udfs.windows.ranges import counted, numbered, rows_that_came, rows_there
 
 
 class Live(NamedTuple):

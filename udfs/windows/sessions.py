@@ -20,7 +20,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.triggers.trigger import LAST_MOMENT, Run
 from sqlstream.udfs.windows.emission import ranks_of
 from sqlstream.udfs.windows.instances import Instances, Touched, joined
-from sqlstream.udfs.windows.numbering import stable_order
+from sqlstream.udfs.windows.ranges import stable_order
 
 if TYPE_CHECKING:
     from sqlstream.udfs.windows.call import WindowCall

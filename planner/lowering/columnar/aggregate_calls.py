@@ -13,11 +13,11 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import Item
 from sqlstream.planner.physical.aggregate_arguments import (
     NOT_EXECUTED,
     PICKS,

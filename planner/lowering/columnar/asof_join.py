@@ -10,8 +10,8 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
-from sqlstream.udfs.joins.kinds import JoinKind
 
 
 @lower_operator.register

@@ -18,7 +18,7 @@ from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Compute, Operator, Step
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.ranges import AllRows
 
 
 @lower_node.register

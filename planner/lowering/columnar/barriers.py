@@ -13,9 +13,8 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import sees_barriers
+from sqlstream.udfs.barriers.alignment import MarkKind
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
-from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.exchange import CLOCK
 
 _TIME = "__held_time"
@@ -33,7 +32,7 @@ def _(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
         timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
         most_held=node.most_held,
         time=_TIME,
-        tells=above is not None and sees_barriers(above),
+        tells=above is not None and above.fires_on_barriers,
     )
     output = spark_schema(kernel.output, projected.schema)
     return _named(run(projected, running(step, context.plan, kernel, output), context.runtime), node)

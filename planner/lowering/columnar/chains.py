@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame
 from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.inputs import InputField
 from sqlstream.planner.lowering.columnar.operator import Above, Running
-from sqlstream.planner.physical.chaining import Link
-from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.handover import Handed, Handover
+from sqlstream.planner.node import Link
+from sqlstream.udfs.exchange import CLOCK, Handed, Handover
 from sqlstream.udfs.kernel import KEY_HASH
 
 

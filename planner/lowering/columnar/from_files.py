@@ -18,7 +18,7 @@ from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 

@@ -24,10 +24,8 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.state.living import Living
 
@@ -49,7 +47,7 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
     living = Living(1000 * node.ttl_ms)
     strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
     kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
     fields_of = {**inputs.fields_of, **{own: InputField(name) for own, name in _keys(node).items()}}
     emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)

@@ -11,15 +11,15 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Node, Schema, Unary
+from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import changelog_mode, uses_processing_time, window_of
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
@@ -96,7 +96,7 @@ class Inputs:
         the operator takes them. Each such time is a call of its own for a key group, so these are windows whose ends
         many keys share; the results of others come when the micro-batch does.
         """
-        windows = window_of(below)
+        windows = below.window_info
         if windows is None or time is None or windows.time != time or windows.domain is not TimeDomain.PROCESSING:
             return
         if isinstance(windows.window, AlignedWindow) and EMITTED_AHEAD in self.below.columns:
@@ -114,7 +114,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)
-    if node.time is None or uses_processing_time(node):
+    if node.time is None or node.uses_processing_time:
         inputs.add_text(clock_of(rows), CLOCK)
         inputs.fired(node.input, node.time)
     return inputs
@@ -145,7 +145,7 @@ def row_kind() -> Column:
 
 def kinds_of(node: Unary) -> list[Column]:
     """ROW_KIND, where some rows of the node's input are no inserts."""
-    return [] if changelog_mode(node.input) == APPEND_ONLY else [row_kind()]
+    return [] if node.input.changelog_mode == APPEND_ONLY else [row_kind()]
 
 
 def key(name: str, kind: DataType) -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType, VariantType
 from sqlglot import exp
 
+from sqlstream.planner.fields import Field
 from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, key, passed_on, with_key_hash
@@ -19,10 +20,9 @@ from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Field
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 
 _SIDES = ("left", "right")

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner import properties
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields
-from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
-from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows, WindowKernelKind
 from sqlstream.planner.windows import CountWindow, GlobalWindow, RowCount, RowMeasured, Session
 from sqlstream.udfs import assigners
 from sqlstream.udfs.aggregates import Aggregates
@@ -26,12 +24,10 @@ from sqlstream.udfs.triggers import Purging, Trigger
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
 from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
-from sqlstream.udfs.windows.every_rows import EveryRows
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.last_rows import LastRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.ranges import AllRows
+from sqlstream.udfs.windows.row_measured import EveryRows, LastRows, RowMeasuredKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 
 
@@ -56,12 +52,12 @@ class Design:
 
     @property
     def retracting(self) -> bool:
-        return isinstance(self.node, WindowAggregate) and len(properties.changelog_mode(self.node)) > 1
+        return isinstance(self.node, WindowAggregate) and len(self.node.changelog_mode) > 1
 
 
 def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:
     """The parts of the node's kernel; what they read becomes columns of ``inputs``."""
-    kind, domain = kind_of(node), domain_of(node.domain)
+    kind, domain = node.kernel_kind, domain_of(node.domain)
     time = inputs.time(node.time) if node.time is not None else CLOCK
     firing = node.firing if isinstance(node, WindowAggregate) else Firing()
     lateness = _lateness(node, firing, inputs)
@@ -110,7 +106,7 @@ _ACTIONS = {LateAction.DROP: LateRows.DROP, LateAction.TO: LateRows.EMIT, LateAc
 
 def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inputs) -> Lateness:
     late = firing.late
-    fields = late_fields(node) if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
+    fields = node.late_fields if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
     columns = tuple(inputs.field(f.name, f"__late_{i}") for i, f in enumerate(fields))
     return Lateness(late.allow_ms * 1000, _ACTIONS[late.action], columns)
 

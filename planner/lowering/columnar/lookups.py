@@ -19,16 +19,13 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_clock
 from sqlstream.planner.lowering.lookup import Asked, asked, joined, step_of
 from sqlstream.planner.lowering.lookup_answers import require_array_functions
 from sqlstream.planner.lowering.lower import Context, lower_operator
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.operators.lookup import Lookup, remembered_by, remembers, told_apart_by
-from sqlstream.planner.operators.lookup_steps import NumberedLookup
+from sqlstream.planner.node import Node
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import window_of
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.lookup.deferred import DeferredLookups
-from sqlstream.udfs.lookup.remembered import RememberedLookups
+from sqlstream.udfs.lookup.deferred import DeferredLookups, RememberedLookups
 from sqlstream.udfs.state.living import Living
 
 _HELD = "__held"
@@ -38,10 +35,10 @@ _CAME = "__came"
 @lower_operator.register
 def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
     assert step.lookup is not None, step
-    lookup = Asked(NumberedLookup(step.lookup, node))
+    lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
-    hashed = tuple(_fields(node, remembered_by(node))) if remembers(node) else lookup.keys
+    hashed = tuple(_fields(node, node.answer_key)) if node.remembers_answers else lookup.keys
     projected = with_key_hash(_projected(rows, lookup, context), hashed)
     kernel = _kernel(lookup, kernel_schema(projected), context)
     output = spark_schema(kernel.output, projected.schema)
@@ -50,7 +47,7 @@ def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
 
 
 def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
-    remembered = _remembered(lookup, rows) if remembers(lookup.node) else None
+    remembered = _remembered(lookup, rows) if lookup.node.remembers_answers else None
     if lookup.node.options.defers:
         return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
     assert remembered is not None, lookup
@@ -61,7 +58,7 @@ def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])
-    return Remembered(columns, tuple(_fields(node, told_apart_by(node))), Living(1000 * node.ttl_ms), lookup.error)
+    return Remembered(columns, tuple(_fields(node, node.row_identity)), Living(1000 * node.ttl_ms), lookup.error)
 
 
 def _projected(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
@@ -72,7 +69,7 @@ def _projected(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
     if node.options.defers:
         assert lookup.deferred is not None, lookup
         added += [*map(column, (*lookup.keys, lookup.deferred)), held_from(node.input).alias(_HELD)]
-    if not remembers(node):
+    if not node.remembers_answers:
         added += [c.alias(_CAME) for c in hidden_clock(rows)]
     else:
         added.append(row_kind())
@@ -101,7 +98,7 @@ def _answered(lookup: Asked) -> tuple[str, ...]:
 def held_from(node: Node) -> Column:
     """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
-    window = window_of(node)
+    window = node.window_info
     if window is not None and window.end is not None and _is_event_time(window.domain):
         times.append(f"unix_millis(CAST({quoted(window.end)} AS TIMESTAMP)) - 1")
     return F.expr(f"array_min(array({', '.join(times)})) * 1000" if times else "CAST(NULL AS BIGINT)")

@@ -24,7 +24,7 @@ from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.match.definitions import Definition
 from sqlstream.udfs.match.kernel import MatchKernel
 from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mapped, MatchNumber, Measure, Operand
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 
 
 @lower_operator.register

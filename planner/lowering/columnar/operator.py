@@ -22,16 +22,12 @@ from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import acts_by_clock
-from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
-from sqlstream.udfs.handover import Handover
+from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
-from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor
-from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
-from sqlstream.udfs.spark.clocks import Clocks
-from sqlstream.udfs.spark.key_groups import numbers_of
+from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
+from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, to_blobs, to_calls
+from sqlstream.udfs.spark.call import Clocks
 from sqlstream.udfs.spark.shipped import ShippedProcessor
-from sqlstream.udfs.spark.stages import Stage
 from sqlstream.udfs.spark.watermark import Watermark
 
 METRIC = "operator"
@@ -88,7 +84,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         step.number,
         plan.watermark_of(step),
         ticks=step.ticks,
-        chained_by_clock=acts_by_clock(node),
+        chained_by_clock=node.emits_ahead_of_clock,
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,

@@ -34,7 +34,7 @@ from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 
 _ANY_FRAME = Frame(rows=True, start=0)
 """Of functions that have none."""

@@ -24,10 +24,11 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import row_type
-from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
 from sqlstream.udfs.process.function import Descriptor
 from sqlstream.udfs.process.kernel import Process
 from sqlstream.udfs.process.process_call import (
+    FAILED_ROW,
+    FAILURE,
     ROWTIME,
     TABLE,
     TIME,

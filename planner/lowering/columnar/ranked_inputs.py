@@ -23,9 +23,8 @@ from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Kernel
 
@@ -77,7 +76,7 @@ def ranked_input(
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen, own = keys_among(below, keys, fields)
     named = [column(name).alias(to) for name, to in fields.items()]
-    if changelog_mode(under) != APPEND_ONLY:
+    if under.changelog_mode != APPEND_ONLY:
         named.append(row_kind())
     clock = [F.expr(came_at).alias(CLOCK)] if came_at is not None else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []

@@ -15,7 +15,6 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND
@@ -27,7 +26,7 @@ def _(node: SetOperation, step: Operator, context: Context) -> DataFrame:
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
     living = Living(1000 * node.ttl_ms)
     kernel = SetOperationKernel(node.kind, pa.schema([schema.field(name) for name in fields]), living, updates)
     output = spark_schema(kernel.output, StructType([sides[0].schema[name] for name in fields]))

@@ -10,7 +10,7 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 
 
 @lower_operator.register

@@ -13,10 +13,8 @@ from sqlstream.planner.operators.top_n import Closing, TopN
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.kernel import Kernel
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.windowed import WindowTopNKernel
+from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
+from sqlstream.udfs.top_n.order import Order, Ranking
 
 _CLOSES = "__closes"
 _NUMBER = "__number"

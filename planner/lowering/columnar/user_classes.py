@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlstream.planner.fields import Schema
 from sqlstream.planner.firing import PythonCall
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Schema
 
 
 @dataclass(frozen=True)

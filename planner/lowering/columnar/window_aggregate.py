@@ -9,14 +9,7 @@ from pyspark.sql import Column, DataFrame
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import (
-    InputField,
-    inputs_of,
-    key,
-    kinds_of,
-    passed_on,
-    with_key_hash,
-)
+from sqlstream.planner.lowering.columnar.inputs import InputField, inputs_of, key, kinds_of, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -24,11 +17,11 @@ from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_i
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.lowering.windows import window_columns
-from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_marker
-from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.node import Link
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.handover import Handed
+from sqlstream.udfs.exchange import Handed
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
@@ -60,7 +53,7 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    operator = replace(operator, late_table=late_marker(node, step.number))
+    operator = replace(operator, late_table=node.late_marker(step.number))
     fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(_below(link)), fields_of, names, schema))

@@ -21,10 +21,10 @@ from sqlstream.jobs.identity.layout import (
     store_layout,
     stored_layout,
 )
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.engine import never
-from sqlstream.planner.physical.gears import Gear, gear_of
+from sqlstream.planner.physical.engine import Gear, gear_of, never
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

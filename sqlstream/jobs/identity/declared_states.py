@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.jobs.identity.fingerprint import Declared
-from sqlstream.udfs.process.declarations import State, states_of
+from sqlstream.udfs.process.function import State, states_of
 
 if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.runtime import Sources

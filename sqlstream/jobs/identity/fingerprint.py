@@ -14,16 +14,10 @@ from dataclasses import dataclass
 from sqlstream.connectors.secrets import masked
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.state_facts import (
-    function_with_state,
-    reads_windows,
-    shapes_state,
-    state_facts,
-    title_of,
-)
-from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
@@ -94,7 +88,7 @@ def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[Fingerprin
     if own is not None:
         yield own
         depth += 1
-    around = dataclasses.replace(around, windowed=reads_windows(step.node, around.windowed))
+    around = dataclasses.replace(around, windowed=step.node.reads_windows(around.windowed))
     for below in step.inputs:
         yield from _parts(below, depth, around)
 
@@ -104,12 +98,12 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
     match step:
         case Read(node=Scan(table=table)):
             return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
-        case Mark(node=mark, told=told) if told is not Told.NOT:
+        case Mark(node=mark, told=told) if told is not WatermarkSource.NOT:
             facts = (("column", mark.column), ("kind of time", mark.domain.value))
             # How the watermark follows from rows may change, as its delay may: state does not depend on it.
             return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)
-        case Compute() if around.windowed and shapes_state(node):
-            return FingerprintPart(*title_of(node), depth, tuple(state_facts(node)))
+        case Compute() if around.windowed and node.shapes_state_above:
+            return FingerprintPart(*node.state_title, depth, tuple(node.state_facts()))
         case Operator(link=link):
             chain = ((CHAIN, "with the operator below"),) if link is not None else ()
             return _with_state(node, depth, around, chain)
@@ -121,11 +115,11 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
 def _with_state(
     node: Node, depth: int, around: _Surroundings, more: tuple[tuple[str, str], ...] = ()
 ) -> FingerprintPart:
-    facts = list(state_facts(node))
-    function = function_with_state(node)
+    facts = list(node.state_facts())
+    function = node.stateful_user_function
     if function is not None and around.declared is not None:
         facts.append(("state", around.declared(function)))
-    kind, name = title_of(node)
+    kind, name = node.state_title
     return FingerprintPart(kind, name, depth, (*facts, *more))
 
 

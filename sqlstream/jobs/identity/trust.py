@@ -21,7 +21,7 @@ from sqlstream.jobs.checkpoints.damage import cannot_read
 from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.firing import UserTrigger
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 
 FOREIGN_STATE = "SS419"
 SETTING = "execution.state-recovery.trust-any-owner"

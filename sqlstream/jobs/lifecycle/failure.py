@@ -22,7 +22,7 @@ from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
-from sqlstream.udfs.readable_files import unreadable, vanished
+from sqlstream.udfs.listed_files import unreadable, vanished
 
 JOB_FAILED = "SS400"
 WRONG_HEADER = "SS525"

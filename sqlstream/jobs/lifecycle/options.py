@@ -15,10 +15,10 @@ from sqlstream.jobs.lifecycle.specification import Execution, JobLocation
 from sqlstream.jobs.records.claim import Claim
 from sqlstream.jobs.records.record import Description
 from sqlstream.planner.explain import to_json
+from sqlstream.planner.node import Node
 from sqlstream.versions import versions
 
 if TYPE_CHECKING:
-    from sqlstream.planner.nodes import Node
     from sqlstream.settings import Settings
 
 PAUSE_WITHOUT_CHECKPOINT = "SS540"

@@ -13,7 +13,7 @@ from sqlstream.jobs.lifecycle.restart import NO_RESTART, RestartStrategy
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.records.claim import Claim
 from sqlstream.jobs.records.record import Description
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from sqlstream.jobs.reports.progress import observed
 from sqlstream.jobs.reports.state_counts import rows_kept, waiting_in
 from sqlstream.jobs.reports.table_counts import CountedSources
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
-from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
@@ -94,12 +93,12 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
 def _control_rows(checkpoint: Checkpoint, job: JobSpecification) -> ControlRows:
     ticks = bool(clock_of(checkpoint.plan, job.execution.clock_interval_ms))
     rises_often = ticks or checkpoint.plan.observes_watermarks  # with each tick, or with each start
-    return ControlRows(checkpoint.storage, transient=rises_often and not properties.bounded(job.work.plan))
+    return ControlRows(checkpoint.storage, transient=rises_often and not job.work.plan.bounded)
 
 
 def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: JobRuntime, sink: Sink) -> Launch:
     physical, execution, control = checkpoint.plan, job.execution, runtime.control_rows
-    clock, bounded = clock_of(physical, execution.clock_interval_ms), properties.bounded(job.work.plan)
+    clock, bounded = clock_of(physical, execution.clock_interval_ms), job.work.plan.bounded
     watermarks = restored_watermarks(physical, control)
     flushed = flushed_tables(physical)
     ended = input_has_ended(control, flushed, clock)

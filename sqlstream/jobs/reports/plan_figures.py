@@ -13,9 +13,9 @@ from sqlstream.jobs.reports.sizes import size_text
 from sqlstream.planner.explain.figures import Figure, Figures
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.explain.to_json import from_json
-from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.properties import awaited_by, keeps_state
 from sqlstream.times import time_text, watermark_text
 
 NO_PLAN = "SS488"
@@ -140,7 +140,7 @@ def _of_nodes(plan: Node, rates: _Rates) -> Iterator[Figure]:
         if isinstance(node, Lookup):
             yield from _asked(number, lookups, rates)
             lookups += 1
-        if keeps_state(node):
+        if node.keeps_state:
             yield from _of_operator(number, operators, node, rates)
             operators += 1
 
@@ -169,7 +169,7 @@ def _asked(number: int, lookup: int, rates: _Rates) -> Iterator[Figure]:
 def _of_operator(number: int, operator: int, node: Node, rates: _Rates) -> Iterator[Figure]:
     yield rates.counted(Figure(number, "taken", "rows to it", _TAKEN), lambda p: p.taken_by_operator.get(operator))
     yield rates.counted(Figure(number, "given", "results", _GIVEN), lambda p: p.given_by_operator.get(operator))
-    if awaited_by(node):
+    if node.awaited_domains:
         yield rates.counted(Figure(number, "late", "late rows", _LATE), lambda p: p.late_by_operator.get(operator))
     state = rates.progress.state_by_operator.get(operator)
     words = None if state is None else _size(*state)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors import Source, connector
 from sqlstream.jobs.reports.progress import Progress
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
 from sqlstream.spark.connect import is_connect
 
 if TYPE_CHECKING:

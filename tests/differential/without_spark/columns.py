@@ -8,8 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.node import Node
 from sqlstream.types import DataType
 from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
 
@@ -40,7 +39,7 @@ def kinds_of(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def kind_items(below: Node, rows: pa.Table) -> list[tuple[str, str]]:
-    if changelog_mode(below) == APPEND_ONLY:
+    if below.changelog_mode == APPEND_ONLY:
         return []
     return [(ROW_KIND, quoted(ROW_KIND) if ROW_KIND in rows.column_names else "'+I'")]
 
@@ -55,7 +54,7 @@ def numbered(below: Node, rows: pa.Table, *, kinds: bool = False) -> tuple[pa.Ta
     """The fields of an operator's input under names of the kernel, and these names by field."""
     fields = {f.name: f"__field_{i}" for i, f in enumerate(below.schema)}
     found = pa.table([rows.column(name) for name in fields], names=list(fields.values()))
-    if kinds or changelog_mode(below) != APPEND_ONLY:
+    if kinds or below.changelog_mode != APPEND_ONLY:
         found = found.append_column(ROW_KIND, kinds_of(rows))
     return found, fields
 

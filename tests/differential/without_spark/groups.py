@@ -19,23 +19,13 @@ from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from tests.differential.without_spark.columns import (
-    NotHere,
-    arrow_type,
-    kind_items,
-    micros,
-    quoted,
-    renamed,
-    sql_of,
-)
+from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 
@@ -55,7 +45,7 @@ def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
         strategies = strategies_of(
             [c.call for c in calls], names, schema, updates=ROW_KIND in schema.names, living=living
         )
-        updates = changelog_mode(node) != APPEND_ONLY
+        updates = node.changelog_mode != APPEND_ONLY
         return GroupAggregateKernel(
             schema, names, strategies, tuple(c.call.name for c in calls), living, emits_kinds=updates
         )

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.fields import Field
+from sqlstream.planner.node import Node
 from sqlstream.planner.physical.steps import Operator, PhysicalPlan, Step
 from sqlstream.udfs.harness import KernelHarness, key_hashes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, ROW_KIND

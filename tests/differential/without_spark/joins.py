@@ -14,12 +14,11 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Step
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.interval import TIME as JOIN_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Bounds
+from sqlstream.udfs.joins.pairs import Bounds, Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.temporal import TIME as VERSION_TIME
 from sqlstream.udfs.joins.temporal import TemporalJoinKernel
 from sqlstream.udfs.joins.window import END as WINDOW_CLOSES

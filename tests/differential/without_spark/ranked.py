@@ -11,25 +11,15 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
-from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.windowed import WindowTopNKernel
-from tests.differential.without_spark.columns import (
-    NotHere,
-    arrow_type,
-    kinds_of,
-    micros,
-    numbered,
-    renamed,
-)
+from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
+from sqlstream.udfs.top_n.order import Order, Ranking
+from tests.differential.without_spark.columns import NotHere, arrow_type, kinds_of, micros, numbered, renamed
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 
@@ -90,9 +80,9 @@ def _(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
     for below in step.inputs:
         rows = harness.rows(below)
         columns = [rows.column(i).cast(kind) for i, kind in enumerate(types)]
-        kinds = [ROW_KIND] if changelog_mode(below.node) != APPEND_ONLY else []
+        kinds = [ROW_KIND] if below.node.changelog_mode != APPEND_ONLY else []
         sides.append(pa.table([*columns, *([kinds_of(rows)] if kinds else [])], names=[*names, *kinds]))
-    updates = changelog_mode(node) != APPEND_ONLY
+    updates = node.changelog_mode != APPEND_ONLY
 
     def kernel(*schemas: pa.Schema) -> Kernel:
         fields = pa.schema([schemas[0].field(name) for name in names])

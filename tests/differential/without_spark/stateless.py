@@ -7,7 +7,6 @@ import pyarrow as pa
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.kernel import ROW_KIND
 from tests.differential.without_spark.columns import (
     NotHere,
@@ -25,7 +24,7 @@ def _(node: Scan, step: Step, harness: PlanHarness) -> pa.Table:
     rows = harness.changes.get(node.table.name)
     if rows is None:
         fields = [(c.name, c.type.to_arrow()) for c in node.table.columns]
-        kinds = [] if changelog_mode(node) == APPEND_ONLY else [(ROW_KIND, pa.string())]
+        kinds = [] if node.changelog_mode == APPEND_ONLY else [(ROW_KIND, pa.string())]
         rows = pa.schema([*fields, *kinds]).empty_table()
     where = [sql_of(predicate) for predicate in node.predicates]
     return harness.select(rows, [(name, quoted(name)) for name in names], where, node.schema)

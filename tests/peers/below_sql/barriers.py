@@ -14,9 +14,7 @@ import numpy as np
 
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import NotDriven
-from sqlstream.udfs.barriers.alignment import align
-from sqlstream.udfs.barriers.marks import BarrierOutcome, Items, MarkKind, Memory, Passage
-from sqlstream.udfs.barriers.tracking import track
+from sqlstream.udfs.barriers.alignment import BarrierOutcome, Items, MarkKind, Memory, Passage, align, track
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 _KINDS = {

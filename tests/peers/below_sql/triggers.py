@@ -28,8 +28,7 @@ from sqlstream.udfs.triggers import (
     Trigger,
 )
 from sqlstream.udfs.triggers.clocks import ARMED
-from sqlstream.udfs.triggers.state import TriggerState
-from sqlstream.udfs.triggers.trigger import NONE, Due, Run, Windows
+from sqlstream.udfs.triggers.trigger import NONE, Due, Run, TriggerState, Windows
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 MS = 1000

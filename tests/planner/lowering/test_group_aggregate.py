@@ -7,15 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.properties import unique_keys, uses_processing_time
-from sqlstream.udfs.changes.set_kinds import SetKind
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.changes import SetKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.spark.watermark import Watermark
 from tests.planner.plans import physical
 from tests.streams import in_order, item, scan, sql, table, timed
@@ -93,13 +90,13 @@ def test_operators_over_a_watermark_see_it():
 
 def test_texts_and_facts_tell_what_is_kept():
     node = GroupAggregate(scan(BIDS), ("k",), AGGREGATES[:1], ttl_ms=60_000)
-    assert describe(node) == "GroupAggregate(keys k; COUNT(*) AS n; forgets groups after 1 min)"
-    assert uses_processing_time(node) and not uses_processing_time(replace(node, ttl_ms=0))
-    facts = dict(state_facts(node))
+    assert node.describe() == "GroupAggregate(keys k; COUNT(*) AS n; forgets groups after 1 min)"
+    assert node.uses_processing_time and not replace(node, ttl_ms=0).uses_processing_time
+    facts = dict(node.state_facts())
     assert facts["forgets"] == "groups after a time" and facts["rows"] == "come"
-    assert dict(state_facts(GroupAggregate(node, ("n",))))["rows"] == "come and go"
+    assert dict(GroupAggregate(node, ("n",)).state_facts())["rows"] == "come and go"
     both = SetOperation(node, node, SetKind.EXCEPT, ttl_ms=1000)
-    assert describe(both) == "SetOperation(EXCEPT; forgets rows after 1 s)"
-    assert uses_processing_time(both)
-    assert unique_keys(both) == {frozenset({"k", "n"})}
-    assert unique_keys(replace(both, kind=SetKind.EXCEPT_ALL)) == frozenset()
+    assert both.describe() == "SetOperation(EXCEPT; forgets rows after 1 s)"
+    assert both.uses_processing_time
+    assert both.unique_keys == {frozenset({"k", "n"})}
+    assert replace(both, kind=SetKind.EXCEPT_ALL).unique_keys == frozenset()

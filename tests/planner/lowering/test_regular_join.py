@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.lowering.columnar.join_inputs import with_hash
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.physical.state_facts import state_facts
-from sqlstream.planner.properties import uses_processing_time
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from tests.streams import in_order, scan, sql, table
 
@@ -60,10 +57,10 @@ def test_inserts_with_a_null_that_equals_nothing_are_in_many_key_groups(spark, n
 
 def test_texts_and_facts_tell_how_long_rows_live():
     node = join(JoinKind.LEFT, ttl_ms=(0, 60_000))
-    assert describe(node) == (
+    assert node.describe() == (
         "RegularJoin(LEFT; id = CAST(order_id AS BIGINT); rows of the left side live for ever, of the right side 1 min)"
     )
-    facts = dict(state_facts(node))
+    facts = dict(node.state_facts())
     assert facts["time to live of the left side"] == "for ever"
     assert facts["time to live of the right side"] == "1 min"
-    assert uses_processing_time(node) and not uses_processing_time(join())
+    assert node.uses_processing_time and not join().uses_processing_time

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlstream.planner.nodes import Node
-from sqlstream.planner.operators.lookup_steps import Ask
+from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
-from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
-from sqlstream.planner.properties import side_table
+from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark.watermark import Watermark
 
 _OPERATORS = {
@@ -36,7 +34,7 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
         match step:
             case Read(node=scan):
                 yield f"inputs/{scan.table.name}"
-            case Mark(told=Told.BY_ROWS | Told.BY_BLOBS, node=mark):
+            case Mark(told=WatermarkSource.BY_ROWS | WatermarkSource.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")
             case Operator(link=None, ticks=ticks, lookup=lookup, ports=ports):
                 yield from ("kernels", *(["calls of Python"] * (len(ports) + 1)))
@@ -46,7 +44,7 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
             case NativeState():
                 yield "aggregations of Spark"
             case Ask(lookups=lookups):
-                yield from _asking(lookup.node for lookup in lookups)
+                yield from _asking(lookup for _, lookup in lookups)
             case Compute(arrow=True):
                 yield "calls of Python"
         yield from _calls_of_every_key_group(step)
@@ -54,13 +52,13 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
 
 def _asking(lookups: Iterable[Node]) -> Iterator[str]:
     yield "calls of Python"
-    if any(side_table(lookup) is not None for lookup in lookups):
+    if any(lookup.side_table is not None for lookup in lookups):
         yield "calls of Python"
 
 
 def _calls_of_every_key_group(step: Step) -> Iterator[str]:
     """Kernels that hold rows are called in every micro-batch."""
-    holds = isinstance(step, Operator) and waiting_for(step.node) is WaitsFor.ANSWERS
+    holds = isinstance(step, Operator) and step.node.waits_for is WaitsFor.ANSWERS
     holds = holds or getattr(step.node, "holds", False)
     if holds:
         yield from ("calls of Python", "checkpoint/control-clock")

@@ -9,7 +9,7 @@ from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.share_done import Share, share_done
 from sqlstream.jobs.reports.sizes import size_text
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import define
 from sqlstream.workspace import Workspace

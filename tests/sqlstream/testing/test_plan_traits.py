@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sqlstream.planner.nodes import Unary
+from sqlstream.planner.node import Unary
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.tested_session import plan_of_script

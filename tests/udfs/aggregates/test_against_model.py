@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates, Ordering
-from sqlstream.udfs.aggregates.call import ARRIVAL
+from sqlstream.udfs.aggregates.accumulator import ARRIVAL
 from tests.depth import depth
 from tests.udfs.aggregates import model
 

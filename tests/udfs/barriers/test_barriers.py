@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.errors import ExecutionError
+from sqlstream.udfs.barriers.alignment import MarkKind
 from sqlstream.udfs.barriers.kernel import ALIGNED, Barriers
-from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH
 from tests.udfs.barriers.model import Aligning, Tracking

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND

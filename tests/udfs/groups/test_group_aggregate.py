@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
-from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.strategies import strategies_of
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
 from sqlstream.udfs.state.living import Living

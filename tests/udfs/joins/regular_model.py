@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins import JoinKind
 
 Row = tuple[object, ...]
 Matches = Callable[[Row, Row], bool]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
 
 INT = pa.int64()

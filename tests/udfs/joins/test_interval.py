@@ -12,12 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.joins import short_lived
+from sqlstream.udfs.joins import JoinKind, interval
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Bounds
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Bounds, Side
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain
 from sqlstream.udfs.waiting import Pending
 
@@ -123,7 +121,7 @@ STEPS = st.lists(st.tuples(ROWS, ROWS, st.integers(0, 4)), max_size=6)
     st.booleans(),
     st.booleans(),
     st.sampled_from([1, SECOND]),
-    st.sampled_from([1, short_lived.LEAST]),
+    st.sampled_from([1, interval.LEAST]),
 )
 def test_pairs_and_rows_alone_are_those_of_the_model(
     steps, kind, lower, width, null_safe, condition, restarts, unit, least
@@ -137,7 +135,7 @@ def test_pairs_and_rows_alone_are_those_of_the_model(
         watermark = END_OF_TIME if moved is None else watermark + moved * unit
         new = [[(key, time * unit, value) for key, time, value in rows] for rows in (left, right)]
         given_rows = {port: [row("lr"[port], *one) for one in rows] for port, rows in enumerate(new) if rows}
-        with patch.object(short_lived, "LEAST", least):
+        with patch.object(interval, "LEAST", least):
             joining.batch(given_rows, watermark=watermark)
         assert results(joining) == Counter(model.step(new, watermark))
     assert not any(store.entries for store in joining.stores)

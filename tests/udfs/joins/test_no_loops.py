@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.present import PresentJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.temporal import SLACK, TemporalJoinKernel
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
-from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, NO_WATERMARK, ROW_KIND, Domain
 from tests.depth import depth
 from tests.udfs.joins.regular_model import Row, joined

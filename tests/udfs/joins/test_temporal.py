@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.present import PresentJoinKernel
-from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.joins.temporal import SLACK, TIME, TemporalJoinKernel
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
 from sqlstream.udfs.waiting import Pending

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
-from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Domain
 from sqlstream.udfs.waiting import Pending

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from sqlstream.udfs.lookup import asking
+from sqlstream.udfs.lookup.answers import LookupOutcome
 from sqlstream.udfs.lookup.asking import Asker
-from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.metrics import Meter
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
-from sqlstream.udfs.lookup.outcomes import LookupOutcome
-from sqlstream.udfs.lookup.requests import Waiter
+from sqlstream.udfs.lookup.requests import AnswerCache, Waiter
 from tests.udfs.lookup.scripted import Script, VirtualLoop, scripted, values
 
 NULL = {"on_timeout": OnTimeout.NULL, "on_error": OnError.NULL}

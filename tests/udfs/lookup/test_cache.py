@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.udfs.lookup.cache import AnswerCache
+from sqlstream.udfs.lookup.answers import LookupOutcome
 from sqlstream.udfs.lookup.options import Cache
-from sqlstream.udfs.lookup.outcomes import LookupOutcome
+from sqlstream.udfs.lookup.requests import AnswerCache
 
 FOUND, NOTHING = LookupOutcome([(1,)]), LookupOutcome([])
 

@@ -13,10 +13,10 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.types import BIGINT, DOUBLE, STRING, DataType
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
+from sqlstream.udfs.lookup.answers import LookupOutcome
 from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order
-from sqlstream.udfs.lookup.outcomes import LookupOutcome
 from sqlstream.udfs.lookup.source import Request
 from tests.udfs.lookup.scripted import Script, scripted, settle, values
 

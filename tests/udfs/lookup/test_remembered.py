@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlstream.udfs.changes.remembered import Remembered
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
-from sqlstream.udfs.lookup.remembered import RememberedLookups
+from sqlstream.udfs.lookup.deferred import RememberedLookups
 from sqlstream.udfs.state.living import Living
 
 SECOND = 1_000_000

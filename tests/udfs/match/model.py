@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.grammar import nodes as n
-from sqlstream.udfs.match.skipping import Skip, SkipTo
+from sqlstream.udfs.match.automaton import Skip, SkipTo
 
 Path = tuple[str, ...]
 """The variables that rows were mapped to, from the first row on."""

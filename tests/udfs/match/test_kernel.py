@@ -18,12 +18,12 @@ from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.condition import Comparison
 from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Domain
+from sqlstream.udfs.match.automaton import Skip, SkipTo
 from sqlstream.udfs.match.definitions import Definition
 from sqlstream.udfs.match.expressions import And, Compared, Expression, IsNull, Operand, Or
 from sqlstream.udfs.match.kernel import MatchKernel
 from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mapped, MatchNumber
-from sqlstream.udfs.match.skipping import Skip, SkipTo
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.state.keyed import KeyedState
 from tests.depth import depth
 from tests.udfs.match.model import Condition, Model

@@ -16,7 +16,7 @@ from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.over.ties import Tie
+from sqlstream.udfs.over.line import Tie
 
 MS = 1000
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])

@@ -17,7 +17,7 @@ from sqlstream.testing import ProcessFunctionHarness
 from sqlstream.types import parse_type
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.process import Descriptor, MapState, ProcessContext, ProcessFunction, Row, Timer, ValueState
-from sqlstream.udfs.process.declarations import milliseconds_of
+from sqlstream.udfs.process.function import milliseconds_of
 from sqlstream.udfs.signature import FunctionKind, ProcessSignature, TableParameter
 from tests.udfs.process.process_examples import Above, Clock, Convert, Distinct, Silence
 

@@ -6,7 +6,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.testing import ProcessFunctionHarness
-from sqlstream.udfs.process import results
+from sqlstream.udfs.process import kernel
 from tests.udfs.process.process_examples import Above, Clock, Convert, Distinct, Order, Silence
 
 EVENTS = "card STRING, ts TIMESTAMP(3)"
@@ -152,15 +152,15 @@ def test_a_time_that_python_does_not_have_is_an_error_with_words():
 
 
 def test_many_results_are_packed_as_they_come(monkeypatch):
-    monkeypatch.setattr(results, "_MOST_OBJECTS", 2)
+    monkeypatch.setattr(kernel, "_MOST_OBJECTS", 2)
     packed: list[int] = []
-    pack = results.CallResults._pack
+    pack = kernel.CallResults._pack
 
     def counted(self):
         packed.append(len(self._found))
         pack(self)
 
-    monkeypatch.setattr(results.CallResults, "_pack", counted)
+    monkeypatch.setattr(kernel.CallResults, "_pack", counted)
     harness = silence()
     harness.rows([{"card": f"c{n}", "ts": n} for n in range(7)])
     harness.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sqlstream.udfs.spark.key_groups import murmur3, numbers_of
+from sqlstream.udfs.spark.batches import murmur3, numbers_of
 
 
 def test_the_hash_is_that_of_spark():

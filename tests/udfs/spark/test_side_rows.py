@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
-from sqlstream.udfs.spark.side_rows import SideRows
+from sqlstream.udfs.spark.batches import SideRows
 
 STRUCT = pa.struct([("id", pa.int64()), ("why", pa.string())])
 

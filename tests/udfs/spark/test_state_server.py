@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlstream.udfs.spark.state_server import entries_of
-from sqlstream.udfs.spark.store import CallStore
-from sqlstream.udfs.spark.values import to_texts
+from sqlstream.udfs.spark.state_server import CallStore, entries_of, to_texts
 
 
 class FakeState:

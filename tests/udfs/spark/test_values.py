@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.udfs.spark.values import from_texts, to_texts
+from sqlstream.udfs.spark.state_server import from_texts, to_texts
 
 VALUES = st.binary(max_size=40) | st.builds(lambda part, times: part * times, st.binary(max_size=9), st.integers(0, 90))
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import NO_WATERMARK
-from sqlstream.udfs.state.chunked import MOST_CHUNKS, ChunkedState
-from sqlstream.udfs.state.chunks import StateSchemaError
+from sqlstream.udfs.state.chunked import MOST_CHUNKS, ChunkedState, StateSchemaError
 from sqlstream.udfs.state.memory import MemoryStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])

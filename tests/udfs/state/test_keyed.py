@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain
-from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
-from sqlstream.udfs.state.chunks import StateSchemaError
-from sqlstream.udfs.state.deltas import Chunk, write_chunk
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Chunk, write_chunk
+from sqlstream.udfs.state.chunked import StateSchemaError
 from sqlstream.udfs.state.keyed import BUCKET_ROWS, KeyedState
 from sqlstream.udfs.state.memory import MemoryStore
 

@@ -14,8 +14,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
+from sqlstream.udfs.top_n.order import Order, Ranking
 from tests.udfs.top_n.model import TopNTable
 
 PLAIN = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("id", pa.int64())])

@@ -14,10 +14,8 @@ from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
-from sqlstream.udfs.top_n.kernel import TopNKernel
-from sqlstream.udfs.top_n.order import Order
-from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.windowed import WindowTopNKernel
+from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
+from sqlstream.udfs.top_n.order import Order, Ranking
 from tests.udfs.windows.test_no_loops import lines_of
 
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("v", pa.string()), ("ts", pa.int64())])

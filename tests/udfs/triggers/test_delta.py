@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.assigners.unbounded import Global
+from sqlstream.udfs.assigners.assigner import Global
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.triggers.clocks import AfterDelay

@@ -15,7 +15,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 from sqlstream.udfs.windows.aligned import AlignedWindows
-from sqlstream.udfs.windows.late import Lateness
+from sqlstream.udfs.windows.emission import Lateness
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 from tests.depth import depth

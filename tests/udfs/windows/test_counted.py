@@ -14,7 +14,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.windows.counted import CountWindows
-from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.ranges import AllRows
 
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 SUM = Aggregates(

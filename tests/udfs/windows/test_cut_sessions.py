@@ -13,10 +13,9 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Session
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
-from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
-from sqlstream.udfs.windows.cutting import Ordered, cut
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.cut_sessions import CutSessionKernel, Ordered, cut
+from sqlstream.udfs.windows.emission import Lateness, LateRows
+from sqlstream.udfs.windows.ranges import AllRows
 
 MS = 1000
 

@@ -13,12 +13,11 @@ from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.driver import Folded, GroupContext, MicroBatch, drive, unfolded
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS
 from sqlstream.udfs.state.memory import MemoryStore
-from sqlstream.udfs.windows import aligned, pane_results, row_measured
-from sqlstream.udfs.windows import last_rows as last_rows_module
+from sqlstream.udfs.windows import aligned, panes, row_measured
+from sqlstream.udfs.windows import row_measured as last_rows_module
 from sqlstream.udfs.windows.aligned import AlignedWindows
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.last_rows import LastRows
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.ranges import AllRows
+from sqlstream.udfs.windows.row_measured import LastRows, RowMeasuredKernel
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -91,7 +90,7 @@ def test_folded_results_are_those_that_are_not_folded(assigner, seed, monkeypatc
     rows = pa.Table.from_pylist([{**row, "ts": row["ts"] + SPRING * SECOND * (seed != 1)} for row in shifted], SCHEMA)
     watermark = random.choice([1500, 2500, 10 * 86_400]) * SECOND + SPRING * SECOND * (seed != 1)
     plain = pa.concat_tables([kernel.output.empty_table(), *fired(kernel, rows, watermark)])
-    for module in (aligned, pane_results):
+    for module in (aligned, panes):
         monkeypatch.setattr(module, "MOST_RESULTS", FEW)
     emitted = fired(kernel, rows, watermark)
     parts = list(unfolded(kernel, emitted))
@@ -104,7 +103,7 @@ def test_folded_results_are_those_that_are_not_folded(assigner, seed, monkeypatc
 
 def test_holes_between_rows_cost_no_parts(monkeypatch):
     """Two thousand years between two rows are not walked through."""
-    for module in (aligned, pane_results):
+    for module in (aligned, panes):
         monkeypatch.setattr(module, "MOST_RESULTS", FEW)
     kernel = windows(Hop("ts", SECOND, 300 * SECOND))
     times = [-62_135_596_800 * SECOND, 0, 1_700_000_000 * SECOND]

@@ -25,8 +25,8 @@ from sqlstream.udfs.triggers import (
     User,
     When,
 )
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
+from sqlstream.udfs.windows.ranges import AllRows
 from tests.udfs.windows.window_harness import MS, SCHEMA, Windowed
 
 

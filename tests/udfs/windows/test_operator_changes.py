@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlstream.udfs.assigners import Global, Session, Tumble
 from sqlstream.udfs.evictors import KeepRows
 from sqlstream.udfs.triggers import AfterWatermark, EachBatch, EveryRows
-from sqlstream.udfs.windows.late import Lateness
+from sqlstream.udfs.windows.emission import Lateness
 from tests.udfs.windows.window_harness import MS, Windowed
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 60)), max_size=6)

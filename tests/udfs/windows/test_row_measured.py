@@ -13,13 +13,10 @@ from sqlstream.udfs.assigners import Hop
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.triggers import AtWatermark
-from sqlstream.udfs.windows.every_rows import EveryRows
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.last_rows import LastRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
-from sqlstream.udfs.windows.timeline import Measure
+from sqlstream.udfs.windows.ranges import AllRows
+from sqlstream.udfs.windows.row_measured import EveryRows, LastRows, Measure, RowMeasuredKernel
 
 MS = 1000
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])

@@ -26,9 +26,9 @@ from sqlstream.udfs.triggers import (
     Purging,
     When,
 )
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
+from sqlstream.udfs.windows.ranges import AllRows
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 
 MS = 1000

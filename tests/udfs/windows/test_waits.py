@@ -18,10 +18,9 @@ from sqlstream.udfs.triggers import AtWatermark, EveryRows, Or, Purging
 from sqlstream.udfs.waiting import Pending, Wait
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
-from sqlstream.udfs.windows.last_rows import LastRows
-from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.row_measured import LastRows, RowMeasuredKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 
 MS = 1000

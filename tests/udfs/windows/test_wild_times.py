@@ -15,10 +15,9 @@ from sqlstream.udfs.event_times import EARLIEST, END_OF_INPUT, LATEST
 from sqlstream.udfs.harness import KernelHarness, key_hashes
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.triggers import EveryInterval
-from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.last_rows import LastRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.ranges import AllRows
+from sqlstream.udfs.windows.row_measured import LastRows, RowMeasuredKernel
 from tests.model.kernels import COLUMNS, INPUT, KEYS, MS, TIME, Stretch, kernel, stream
 
 YEAR_ONE = -62_135_596_800_000_000

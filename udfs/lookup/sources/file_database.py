@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.failures import require_texts
+from sqlstream.udfs.lookup.sources.clients import require_texts
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
 
 _KEYS_OF_A_STATEMENT = 1000

@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
+from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
-from sqlstream.udfs.readable_files import version_of
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE = "SS583"

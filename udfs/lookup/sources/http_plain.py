@@ -18,8 +18,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from sqlstream.udfs.lookup.deadlines import Deadlines
-from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.lookup.requests import Deadlines
+from sqlstream.udfs.lookup.sources.scalars import Template
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

@@ -16,9 +16,8 @@ from uuid import UUID
 
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.failures import require_texts
+from sqlstream.udfs.lookup.sources.clients import Together, require_texts
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
-from sqlstream.udfs.lookup.sources.together import Together
 
 if TYPE_CHECKING:
     import psycopg

@@ -12,12 +12,9 @@ from zoneinfo import ZoneInfo
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.failures import keys_text, require_texts, wrong_answer
-from sqlstream.udfs.lookup.sources.json_path import JsonPath
-from sqlstream.udfs.lookup.sources.json_values import from_field, from_json, parse_json
-from sqlstream.udfs.lookup.sources.scalars import shown, to_text
-from sqlstream.udfs.lookup.sources.templates import Template
-from sqlstream.udfs.lookup.sources.together import Together
+from sqlstream.udfs.lookup.sources.clients import Together, keys_text, require_texts, wrong_answer
+from sqlstream.udfs.lookup.sources.json_values import JsonPath, from_field, from_json, parse_json
+from sqlstream.udfs.lookup.sources.scalars import Template, shown, to_text
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

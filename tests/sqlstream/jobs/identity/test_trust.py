@@ -11,7 +11,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.identity import trust
 from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.session import Session
 

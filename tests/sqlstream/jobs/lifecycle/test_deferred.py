@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.jobs import JobState
-from sqlstream.planner.nodes import Field, Insert, Project
+from sqlstream.planner.fields import Field
+from sqlstream.planner.nodes import Insert, Project
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.windows import Tumble

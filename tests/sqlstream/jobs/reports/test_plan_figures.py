@@ -21,7 +21,7 @@ from sqlstream.jobs.reports.plan_page import figures_of, page_of
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.local_page import LocalPage
 from sqlstream.planner.explain.to_json import to_json
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.node import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.testing.spark import LocalSession
 from sqlstream.udfs.lookup.metrics import ANSWERS, REQUESTS

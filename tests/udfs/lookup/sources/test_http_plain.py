@@ -11,7 +11,7 @@ import pytest
 
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, ServerOrigin, are_plain, can_read, origin_of
-from sqlstream.udfs.lookup.sources.templates import parse_template
+from sqlstream.udfs.lookup.sources.scalars import parse_template
 from tests.udfs.lookup.sources.test_http import client_of, source
 
 BODY = b'{"seats": 7}'

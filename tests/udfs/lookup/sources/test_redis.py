@@ -17,10 +17,10 @@ import pytest
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.lookup.source import LookupClient, Request
-from sqlstream.udfs.lookup.sources.json_path import parse_path
+from sqlstream.udfs.lookup.sources.json_values import parse_path
 from sqlstream.udfs.lookup.sources.redis import RedisServer as Address
 from sqlstream.udfs.lookup.sources.redis import RedisSource
-from sqlstream.udfs.lookup.sources.templates import parse_template
+from sqlstream.udfs.lookup.sources.scalars import parse_template
 from tests.redis_server import RedisServer
 
 

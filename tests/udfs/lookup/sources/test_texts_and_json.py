@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.lookup.sources.json_path import parse_path
 from sqlstream.udfs.lookup.sources.json_values import (
     from_field,
     from_json,
     has_json,
     json_object,
     parse_json,
+    parse_path,
     to_field,
     to_json,
 )
-from sqlstream.udfs.lookup.sources.scalars import from_number, from_text, to_text
-from sqlstream.udfs.lookup.sources.templates import parse_json_template, parse_template
+from sqlstream.udfs.lookup.sources.scalars import from_number, from_text, parse_json_template, parse_template, to_text
 
 _STRUCT = DataType("STRUCT", (("a", DataType("INT")), ("two words", DataType("STRING"))))
 _MICROS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from sqlstream.udfs.lookup.source import Key
-from sqlstream.udfs.lookup.sources.together import Together
+from sqlstream.udfs.lookup.sources.clients import Together
 
 
 class Down(Exception):

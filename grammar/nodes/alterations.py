@@ -1,0 +1,277 @@
+"""ALTER of tables, views, functions, databases and catalogs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes.definitions import (
+    Distribution,
+    PartitionValue,
+    TableElement,
+    module_text,
+    option_list,
+    partition_text,
+    temporary_words,
+    with_options,
+)
+from sqlstream.grammar.nodes.node import (
+    Name,
+    Node,
+    Option,
+    Sql,
+    flag,
+    joined,
+    name_list,
+    string_clause,
+)
+from sqlstream.grammar.quoting import quote_name, quote_string
+
+
+@dataclass(frozen=True)
+class RenameTo(Node):
+    """``RENAME TO name``."""
+
+    name: Name
+
+    def text(self, sql: Sql) -> str:
+        return f"RENAME TO {self.name.text(sql)}"
+
+
+@dataclass(frozen=True)
+class RenameColumn(Node):
+    """``RENAME column TO name``."""
+
+    column: str
+    name: str
+
+    def text(self, sql: Sql) -> str:
+        return f"RENAME {quote_name(self.column)} TO {quote_name(self.name)}"
+
+
+@dataclass(frozen=True)
+class SetOptions(Node):
+    """``SET ('key' = 'value', …)``."""
+
+    options: tuple[Option, ...]
+
+    def text(self, sql: Sql) -> str:
+        return f"SET ({option_list(self.options, sql)})"
+
+
+@dataclass(frozen=True)
+class ResetOptions(Node):
+    """``RESET ('key', …)``."""
+
+    keys: tuple[str, ...]
+
+    def text(self, sql: Sql) -> str:
+        return f"RESET ({', '.join(map(quote_string, self.keys))})"
+
+
+@dataclass(frozen=True)
+class SetComment(Node):
+    """``COMMENT 'text'`` of ALTER CATALOG."""
+
+    comment: str
+
+    def text(self, sql: Sql) -> str:
+        return joined(string_clause("COMMENT", self.comment))
+
+
+@dataclass(frozen=True)
+class PlacedElement(Node):
+    """A column, watermark or key of ALTER TABLE … ADD and MODIFY: ``first``, behind a column, or where it falls."""
+
+    element: TableElement
+    first: bool = False
+    after: str | None = None
+
+    def text(self, sql: Sql) -> str:
+        after = f"AFTER {quote_name(self.after)}" if self.after is not None else None
+        return joined(self.element.text(sql), flag("FIRST", self.first), after)
+
+
+@dataclass(frozen=True)
+class AddElements(Node):
+    """``ADD element`` or ``ADD (element, …)``."""
+
+    elements: tuple[PlacedElement, ...]
+
+    def text(self, sql: Sql) -> str:
+        return f"ADD ({', '.join(e.text(sql) for e in self.elements)})"
+
+
+@dataclass(frozen=True)
+class ModifyElements(Node):
+    """``MODIFY element`` or ``MODIFY (element, …)``."""
+
+    elements: tuple[PlacedElement, ...]
+
+    def text(self, sql: Sql) -> str:
+        return f"MODIFY ({', '.join(e.text(sql) for e in self.elements)})"
+
+
+@dataclass(frozen=True)
+class RetypeColumn(Node):
+    """``ALTER COLUMN column TYPE type``."""
+
+    column: str
+    type: exp.DataType
+
+    def text(self, sql: Sql) -> str:
+        return f"ALTER COLUMN {quote_name(self.column)} TYPE {sql(self.type)}"
+
+
+@dataclass(frozen=True)
+class DropColumns(Node):
+    """``DROP column`` or ``DROP (column, …)``."""
+
+    columns: tuple[str, ...]
+
+    def text(self, sql: Sql) -> str:
+        return joined("DROP", name_list(self.columns))
+
+
+@dataclass(frozen=True)
+class DropElement(Node):
+    """``DROP PRIMARY KEY|WATERMARK|DISTRIBUTION|CONSTRAINT [name]``."""
+
+    kind: str
+    name: str | None = None
+
+    def text(self, sql: Sql) -> str:
+        return joined("DROP", self.kind, quote_name(self.name) if self.name is not None else None)
+
+
+@dataclass(frozen=True)
+class ChangeDistribution(Node):
+    """``ADD|MODIFY DISTRIBUTION [BY [HASH|RANGE] (columns)] [INTO n BUCKETS]``."""
+
+    distribution: Distribution
+    adds: bool
+
+    def text(self, sql: Sql) -> str:
+        return joined("ADD" if self.adds else "MODIFY", self.distribution.text_after("DISTRIBUTION"))
+
+
+@dataclass(frozen=True)
+class Partition(Node):
+    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]``; options are parsed to be refused with a hint."""
+
+    values: tuple[PartitionValue, ...]
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChangePartitions(Node):
+    """``ADD [IF NOT EXISTS] PARTITION (…) …`` and ``DROP [IF EXISTS] PARTITION (…), …``."""
+
+    partitions: tuple[Partition, ...]
+    adds: bool
+    if_needed: bool = False
+
+    def text(self, sql: Sql) -> str:
+        texts = [joined(partition_text(p.values, sql), with_options(p.options, sql)) for p in self.partitions]
+        if self.adds:
+            return joined("ADD", flag("IF NOT EXISTS", self.if_needed), *texts)
+        return joined("DROP", flag("IF EXISTS", self.if_needed), ", ".join(texts))
+
+
+TableChange = (
+    RenameTo | RenameColumn | SetOptions | ResetOptions | AddElements | ModifyElements | RetypeColumn | DropColumns
+    | DropElement | ChangePartitions | ChangeDistribution
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AlterTable(Node):
+    """``ALTER TABLE [IF EXISTS] name change``."""
+
+    name: Name
+    change: TableChange
+    if_exists: bool = False
+
+    def text(self, sql: Sql) -> str:
+        exists = flag("IF EXISTS", self.if_exists)
+        return joined("ALTER TABLE", exists, self.name.text(sql), self.change.text(sql))
+
+
+@dataclass(frozen=True)
+class AlterView(Node):
+    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``… AS query``: one of the two is given."""
+
+    name: Name
+    rename: RenameTo | None = None
+    query: exp.Expression | None = None
+    if_exists: bool = False
+
+    def text(self, sql: Sql) -> str:
+        change = self.rename.text(sql) if self.rename is not None else None
+        query = f"AS {sql(self.query)}" if self.query is not None else None
+        return joined("ALTER VIEW", flag("IF EXISTS", self.if_exists), self.name.text(sql), change, query)
+
+    def pretty(self, sql: Sql, pretty_sql: Sql) -> str:
+        if self.query is None:
+            return self.text(sql)
+        return f"{replace(self, query=None).text(sql)} AS\n{pretty_sql(self.query)}"
+
+
+@dataclass(frozen=True)
+class AlterMaterializedView(Node):
+    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH`` or ``… AS query``:
+    ``action`` or ``query`` is given."""
+
+    kind: str
+    name: Name
+    action: str | None = None
+    query: exp.Expression | None = None
+
+    def text(self, sql: Sql) -> str:
+        query = f"AS {sql(self.query)}" if self.query is not None else None
+        return joined("ALTER", self.kind, self.name.text(sql), self.action, query)
+
+    def pretty(self, sql: Sql, pretty_sql: Sql) -> str:
+        if self.query is None:
+            return self.text(sql)
+        return f"{replace(self, query=None).text(sql)} AS\n{pretty_sql(self.query)}"
+
+
+@dataclass(frozen=True)
+class AlterFunction(Node):
+    """``ALTER [TEMPORARY [SYSTEM]] FUNCTION [IF EXISTS] name AS 'package.module:name' [LANGUAGE PYTHON]``."""
+
+    name: Name
+    target: str
+    language: str = "PYTHON"
+    if_exists: bool = False
+    temporary: bool = False
+    system: bool = False
+    jars: tuple[str, ...] = ()
+
+    def text(self, sql: Sql) -> str:
+        words = joined(temporary_words(self.temporary, self.system), "FUNCTION", flag("IF EXISTS", self.if_exists))
+        return joined("ALTER", words, self.name.text(sql), module_text(self.target, self.language, self.jars))
+
+
+@dataclass(frozen=True)
+class AlterDatabase(Node):
+    """``ALTER DATABASE name SET (…)``."""
+
+    name: Name
+    change: SetOptions
+
+    def text(self, sql: Sql) -> str:
+        return joined("ALTER DATABASE", self.name.text(sql), self.change.text(sql))
+
+
+@dataclass(frozen=True)
+class AlterCatalog(Node):
+    """``ALTER CATALOG name SET (…) | RESET (…) | COMMENT 'text'``."""
+
+    name: Name
+    change: SetOptions | ResetOptions | SetComment
+
+    def text(self, sql: Sql) -> str:
+        return joined("ALTER CATALOG", self.name.text(sql), self.change.text(sql))

@@ -1,0 +1,121 @@
+"""What the language adds to sqlglot's trees: carriers of streaming clauses, rounded times, balanced AND and OR.
+
+A ``Carrier`` is an sqlglot expression whose ``this`` is a frozen syntax node. sqlglot copies, compares, walks and
+transforms a carrier like any expression; the node inside is shared, because it is immutable. sqlglot's own walks do not
+reach the expressions inside the node: ``walk`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes import MatchRecognize, Node, StreamClauses, TableClauses, TableFunction
+
+ARG = "stream"
+
+
+class Carrier(exp.Expression):
+    """``this`` is a node; ``alias`` that of MATCH_RECOGNIZE."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False}
+
+
+def clauses_of(query: exp.Expr) -> StreamClauses:
+    """The streaming clauses of a SELECT; of a set operation or subquery its EMIT. Empty where there are none."""
+    clauses = _carried(query.args.get(ARG))
+    return clauses if isinstance(clauses, StreamClauses) else StreamClauses()
+
+
+def table_clauses_of(table: exp.Expr) -> TableClauses:
+    """What stands behind a table, subquery, table function or LATERAL. Empty where nothing does."""
+    clauses = _carried(table.args.get(ARG))
+    return clauses if isinstance(clauses, TableClauses) else TableClauses()
+
+
+def table_function_of(table: exp.Expr) -> TableFunction | None:
+    """The table function that an ``exp.Table`` stands for; None for a plain table."""
+    function = _carried(table.args.get("this"))
+    return function if isinstance(function, TableFunction) else None
+
+
+def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
+    """MATCH_RECOGNIZE of a SELECT."""
+    clause = _carried(select.args.get("match"))
+    return clause if isinstance(clause, MatchRecognize) else None
+
+
+def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
+    """Put one more clause on a tree under construction."""
+    present = _carried(owner.args.get(ARG))
+    clauses = present if isinstance(present, kind) else kind(span=node.span)
+    changes: dict[str, Any] = {field: node, "span": clauses.span.to(node.span)}
+    owner.set(ARG, Carrier(this=replace(clauses, **changes)))
+
+
+def _carried(value: object) -> object:
+    return value.this if isinstance(value, Carrier) else None
+
+
+# --- all SQL expressions of a statement, those inside streaming clauses too, which sqlglot's own walks do not reach
+
+
+def walk(node: Node) -> Iterator[exp.Expr]:
+    """Each expression of the node and of the nodes in it, parents first."""
+    waiting: list[object] = [node]
+    while waiting:
+        match waiting.pop():
+            case Node() as found:
+                waiting += (getattr(found, field.name) for field in reversed(fields(found)))
+            case tuple() as members:
+                waiting += reversed(members)
+            case exp.Expr() as expression:
+                yield expression
+                waiting += expression.iter_expressions(reverse=True)
+                if isinstance(expression, Carrier):
+                    waiting.append(expression.this)
+
+
+# --- FLOOR and CEIL of a time to a unit: ``FLOOR(ts TO HOUR)`` ---------------------------------------------------
+
+
+ROUNDED_TO = (
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE",
+    "CENTURY", "MILLENNIUM",
+)  # fmt: skip
+
+
+class RoundedTime(exp.Expression, exp.Condition):
+    """``name`` is FLOOR or CEIL; ``this`` is the time, ``unit`` one of ``ROUNDED_TO``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "name": True, "unit": True}
+
+
+# --- long chains of AND and OR as balanced trees: a hundred thousand operands are then seventeen levels ----------
+
+
+def balanced(kind: type[exp.Connector], operands: Sequence[exp.Expr]) -> exp.Expr:
+    """``a AND b AND c`` of one or more operands: a tree as flat as possible, the longer half to the left.
+
+    AND and OR are associative for NULL as well, and the tree prints as the chain.
+    """
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    return kind(this=balanced(kind, operands[:middle]), expression=balanced(kind, operands[middle:]))
+
+
+def rebalanced(chain: exp.Expr | None) -> exp.Expr | None:
+    """The chain of AND or OR that was read from left to right, as a balanced tree; anything else as it is."""
+    if not isinstance(chain, exp.And | exp.Or):
+        return chain
+    kind, operands = type(chain), list[exp.Expr]()
+    left: exp.Expr = chain
+    while type(left) is kind:
+        operands.append(left.right)
+        left = left.left
+    operands.append(left)
+    return balanced(kind, operands[::-1]) if len(operands) > 3 else chain

@@ -1,0 +1,486 @@
+"""The base of all plan nodes: what each answers to the binder, rules, physical plan, EXPLAIN and checkpoints.
+
+A node is a frozen dataclass with inputs and a schema. The defaults here are right, or safe, for nodes that do not
+override them. ``planner/nodes.py`` has the nodes that every plan is made of, ``planner/operators/`` all others.
+Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Table, TimeDomain
+from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.properties import (
+    Accepts,
+    ArrivalOrder,
+    FieldsRead,
+    Keys,
+    Kinds,
+    Remark,
+    StateDescription,
+    WaitsFor,
+    WindowInfo,
+)
+from sqlstream.planner.provenance import Provenance, fields_fact
+
+Conditions = list[exp.Expression]
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all plan nodes."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes whose rows this one reads."""
+        return ()
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of the node's rows; names are unique."""
+        raise NotImplementedError
+
+    @property
+    def field_names(self) -> FieldNames:
+        """The names of all fields of the schema."""
+        return frozenset([field.name for field in self.schema])
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, top down."""
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.inputs))
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The node over other inputs; itself where they are the same objects."""
+        if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):  # equality compares whole plans
+            return self
+        return self.replace_inputs(inputs)
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """A copy of the node over these inputs."""
+        raise TypeError(f"{type(self).__name__} has no inputs")
+
+    @property
+    @cached_per_node
+    def operator_count(self) -> int:
+        """The number of nodes of the plan; a node that stands in several places counts in each."""
+        return 1 + sum(child.operator_count for child in self.inputs)
+
+    # --- rows: keys, order, windows, time ---------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        """Sets of fields whose values no two current rows share."""
+        return frozenset()
+
+    @property
+    @cached_per_node
+    def bounded(self) -> bool:
+        """True where all sources end by themselves."""
+        return all(child.bounded for child in self.inputs)
+
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        """The order in which the rows leave the node; by default that of the first input."""
+        return self.inputs[0].arrival_order if self.inputs else ArrivalOrder.SOURCE
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        """The innermost window whose columns the rows carry."""
+        return None
+
+    @property
+    def time_attributes(self) -> tuple[Field, ...]:
+        """The fields that windows may be built on."""
+        return tuple(f for f in self.schema if f.time is not None)
+
+    @property
+    @cached_per_node
+    def watermark_delay_ms(self) -> int | None:
+        """The largest delay of the event-time watermarks below; None where there is none."""
+        delays = [d for d in (child.watermark_delay_ms for child in self.inputs) if d is not None]
+        return max(delays, default=None)
+
+    @property
+    def column_provenance(self) -> Provenance:
+        """What each field of the schema is computed from; by default fields have the provenance of the input's."""
+        below = {name: text for child in self.inputs for name, text in child.column_provenance.items()}
+        return {f.name: f.name for f in self.schema} | below
+
+    @property
+    def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
+        """The table that the node reads or looks up, and the columns it needs of it."""
+        return None
+
+    @property
+    def side_table(self) -> Table | None:
+        """The table that receives the node's side output, such as late rows; dead letters are not counted here."""
+        return None
+
+    # --- changelog --------------------------------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        """The kinds of rows that the node emits; by default those of its inputs."""
+        inputs = [child.changelog_mode for child in self.inputs]
+        return frozenset().union(*inputs) if inputs else APPEND_ONLY
+
+    @property
+    def changes_row_kinds(self) -> bool:
+        """True for nodes without state that do not pass the kinds of rows on unchanged."""
+        return False
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        """The kinds of rows that the node accepts at an input, counted from 0.
+
+        By default nodes without state accept all kinds, and those with state inserts only.
+        """
+        return APPEND_ONLY if self.keeps_state else ALL_KINDS
+
+    @property
+    def why_inserts_only(self) -> str | None:
+        """Why the node accepts inserts only, as the end of a sentence; None where there is no more to say."""
+        return None
+
+    @property
+    def consumer_name(self) -> str:
+        """What messages call the node where they say which kinds of rows it accepts."""
+        return type(self).__name__
+
+    @property
+    def producer_name(self) -> str:
+        """What messages call the node where they say that it emits updates or deletes."""
+        return type(self).__name__
+
+    @property
+    def append_only_hint(self) -> str | None:
+        """What the user can write so that the node emits inserts only; None where nothing helps."""
+        return None
+
+    def append_only_variant(self) -> Node | None:
+        """A node with the same final rows that emits each row once, when it is final; None where none is known."""
+        return None
+
+    @property
+    def prefers_inserts(self) -> bool:
+        """True where a node that accepts changes gives the same result from final rows, with less state."""
+        return False
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """Sets of fields that identify the row a change is about.
+
+        Changes with equal values of such a key leave the node in order, and the last one counts.
+        """
+        return self.unique_keys
+
+    def is_in_upsert_key(self, names: set[str]) -> bool:
+        """True where one upsert key has all these fields, so that no update changes them."""
+        return any(names <= key for key in self.upsert_keys)
+
+    def reads_update_before(self, above: bool, port: int = 0) -> bool:
+        """True where the node, or one above it (``above``), needs -U of its input and complete rows in -D.
+
+        By default nodes without state need what those above need, and those with state need it.
+        """
+        return above or self.keeps_state
+
+    def without_update_before(self) -> Node:
+        """What can replace the node where nobody above needs -U or complete rows in -D; by default itself."""
+        return self
+
+    # --- state and clocks -------------------------------------------------------------------------------------
+
+    @property
+    def keeps_state(self) -> bool:
+        """True for operators that a kernel runs, such as windows that fire, joins and lookups that defer rows."""
+        return False
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        """What the operator stores, and what bounds it; by default its state is never freed."""
+        if self.keeps_state:
+            yield StateDescription("its state", None)
+
+    @property
+    def state_title(self) -> tuple[str, str]:
+        """The kind of operator in a checkpoint's fingerprint, and what messages call it."""
+        return type(self).__name__, type(self).__name__
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        """The facts on which the operator's state depends, as names with texts.
+
+        A checkpoint stores them, to compare them with those of a changed query. Expressions are traced down to columns
+        of tables, so that a renamed field, one more column or a filter change nothing here. By default all fields of
+        the node are facts.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, Node) and not (isinstance(value, tuple) and value and isinstance(value[0], Node)):
+                yield field.name.replace("_", " "), _fact_text(value)
+
+    @property
+    def rows_fact(self) -> str:
+        """The fact about state that stores whole rows of this node: their columns by position."""
+        return fields_fact(self.schema, self.column_provenance)
+
+    @property
+    def shapes_state_above(self) -> bool:
+        """True for nodes without state on whose facts the state of operators that read its windows depends."""
+        return False
+
+    def reads_windows(self, above: bool) -> bool:
+        """True where the node, or one ``above`` it, reads the window columns of its input."""
+        return above
+
+    @property
+    def stateful_user_function(self) -> str | None:
+        """The user's function that declares the operator's state; None where no function does."""
+        return None
+
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        """The domains of time whose watermark the node waits for."""
+        return frozenset()
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """True where the node may act by the clock of processing time, or waits for an end of input that only this
+        clock can report."""
+        return False
+
+    @property
+    def emits_ahead_of_clock(self) -> bool:
+        """True where rows that the node emits by processing time leave before operators above see that time."""
+        return False
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        """True where the result does not depend on how rows are cut into micro-batches.
+
+        Such a node emits at once what does not depend on other rows, or only what a watermark has passed. Triggers,
+        changelogs and processing time depend on the micro-batches.
+        """
+        return False
+
+    @property
+    def why_rows_stored(self) -> str | None:
+        """Why the state of windows stores rows; None where it stores accumulators, or nothing."""
+        return None
+
+    @property
+    def fires_on_barriers(self) -> bool:
+        """True for windows that may fire when a barrier is aligned."""
+        return False
+
+    @property
+    def waits_for(self) -> WaitsFor | None:
+        """What rows in the operator's state may wait for other than time; None where they wait for time only."""
+        return None
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def with_constants_folded(self) -> Node:
+        """The node with the constant parts of its expressions computed."""
+        return self
+
+    def pruned(self, required: FieldNames) -> Node:
+        """The node with at least the ``required`` fields, over pruned inputs."""
+        raise AssertionError(f"no pruning for {type(self).__name__}")
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """True where a condition that reads these fields may be evaluated below the node."""
+        return False
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        """The node with the conditions below it, each of which passes it; ``push`` filters an input by conditions."""
+        raise AssertionError(f"no condition passes {type(self).__name__}")
+
+    def with_lookup_filters(self, accepts: Accepts) -> Node:
+        """A lookup with the conditions that its source accepts; other nodes unchanged."""
+        return self
+
+    def with_windows_fused(self) -> Node:
+        """An aggregate that assigns the windows of a table function below it; other nodes unchanged."""
+        return self
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        """The fields of the inputs whose watermark this node or one above needs; ``needed`` are those of this node."""
+        return needed
+
+    def without_unused_time(self, needed: FieldNames) -> Node:
+        """The node, over rebuilt inputs, without time attributes that are not ``needed`` or are none any more."""
+        return self
+
+    # --- the physical plan ------------------------------------------------------------------------------------
+
+    @property
+    def needs_columnar(self) -> bool:
+        """True for nodes without state that Catalyst does not compute, such as windows on the clock of a time zone."""
+        return False
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        """The clause that needs the columnar gear; None where Spark's own operators run an operator with state."""
+        return type(self).__name__.upper()
+
+    @property
+    def calls_functions(self) -> bool:
+        """True for nodes without state that may call functions which fail for single rows."""
+        return False
+
+    @property
+    def runs_in_arrow(self) -> bool:
+        """True for nodes without state that run as Python over Arrow batches (``mapInArrow``)."""
+        return self.needs_columnar
+
+    @property
+    def asked_together(self) -> tuple[Node, ...]:
+        """For a lookup without state, the lookups asked at the same time, from the lowest up to it; else empty."""
+        return ()
+
+    @property
+    def port_count(self) -> int:
+        """The ports of the operator's kernel: its inputs, where each has an exchange of its own."""
+        return 1
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        """The keys by which the operator's exchange distributes rows; empty: all rows go to one key group."""
+        return ()
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The fields that the operator reads from an input unchanged; None where it computes something of them."""
+        return None
+
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        """True where results depend on the order in which rows arrived; sources then number their rows."""
+        return True
+
+    @property
+    def queries_external_source(self) -> bool:
+        """True for operators with state that send requests to a source outside of the plan, which are counted."""
+        return False
+
+    def chain_link(self, rows_wait: bool) -> Link | str:
+        """The operator with state below that this one can be chained to, or why it needs an exchange of its own.
+
+        ``rows_wait``: rows of the query may wait in state.
+        """
+        return "only windows with aggregates run in the call of another operator"
+
+    def watermark_field(self, port: int = 0) -> str | None:
+        """The time field whose greatest value the exchange of an input may report as watermark; None: it may not."""
+        return None
+
+    @property
+    @cached_per_node
+    def watermark_held_back_ms(self) -> int:
+        """How far rows of this node may be behind the query's watermark and still be on time.
+
+        Operators above see a watermark that is held back by as much.
+        """
+        return max((child.watermark_held_back_ms for child in self.inputs), default=0)
+
+    # --- EXPLAIN ----------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        """The node in one line, without its inputs: ``Filter(v > 3)``."""
+        raise TypeError(f"no description for {type(self).__name__}")
+
+    def remarks(self) -> Iterator[Remark]:
+        """Sentences of EXPLAIN ADVICE about the node."""
+        return iter(())
+
+    @property
+    def before_exchange_text(self) -> str | None:
+        """The step before the exchange of an operator with state, in words; None where there is none."""
+        return None
+
+    @property
+    def kernel_text(self) -> str:
+        """The kernel of an operator with state, in the words that follow "kernel"."""
+        raise TypeError(f"no description of the kernel of {type(self).__name__}")
+
+    @property
+    def after_kernel_text(self) -> str | None:
+        """The step after the kernel of an operator with state, in words; None where there is none."""
+        return None
+
+    @property
+    def compute_text(self) -> str:
+        """The step of a node without state, in words."""
+        raise TypeError(f"no description for {type(self).__name__}")
+
+    @property
+    def native_state_text(self) -> str:
+        """Spark's own operator for a node with state, in words."""
+        raise TypeError(f"Spark has no operator for {type(self).__name__}")
+
+
+LocalRule = Callable[[Node], Node]
+PushFilters = Callable[[Node, Conditions], Node]
+"""Filters a node by conditions, each as deep as it may go."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The operator that another one is chained to. ``fields`` are what the upper operator reads of its input, with the
+    names that they have ``below``."""
+
+    below: Node
+    fields: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Unary(Node):
+    """Base of nodes with one input, whose fields are by default those of the input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    def pruned(self, required: FieldNames) -> Node:
+        """Roots need all fields of their input."""
+        return replace(self, input=self.input.pruned(self.input.field_names))
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        return replace(self, input=push(self.input, conditions))
+
+
+def bottom_up(node: Node, rule: LocalRule) -> Node:
+    """``rule`` applied to every node, inputs first."""
+    return rule(node.with_inputs(tuple(bottom_up(child, rule) for child in node.inputs)))
+
+
+def _fact_text(value: object) -> str:
+    if isinstance(value, exp.Expression):
+        return value.sql(dialect="spark")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_fact_text, value))}]"
+    if is_dataclass(value):
+        return f"({', '.join(_fact_text(getattr(value, f.name)) for f in fields(value))})"
+    return str(value)

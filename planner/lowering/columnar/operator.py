@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
@@ -24,6 +23,7 @@ from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
+from sqlstream.udfs.spark import internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, to_blobs, to_calls
 from sqlstream.udfs.spark.call import Clocks
@@ -115,7 +115,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """All fields may be NULL: control rows are. UnsupportedError SS396 for types that Arrow does not have."""
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
     try:
-        return to_arrow_schema(nullable, timezone="UTC")
+        return internals.arrow_schema(nullable)
     except PySparkTypeError as error:
         hint = "Cast the value, for instance to BIGINT or STRING, or SET 'sqlstream.gear' = 'native'."
         raise UnsupportedError(
@@ -202,7 +202,7 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     """The types of a kernel's output; columns of its input keep those that they have."""
     names = set(rows.names)
     return StructType([
-        StructField(f.name, rows[f.name].dataType if f.name in names else from_arrow_type(f.type)) for f in output
+        StructField(f.name, rows[f.name].dataType if f.name in names else internals.spark_type(f.type)) for f in output
     ])  # fmt: skip
 
 

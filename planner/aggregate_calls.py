@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.functions.catalogue import kind_of
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
-from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.type_inference import call_arguments
 
 NOT_EXECUTED = "SS395"

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlstream.catalog import Catalog
-from sqlstream.catalogs.in_memory import InMemory
-from sqlstream.catalogs.materialized import KINDS
-from sqlstream.catalogs.statements_of import create_table
+from sqlstream.catalogs.declaring import KINDS, create_table
+from sqlstream.catalogs.store import InMemory
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from sqlstream.catalogs.materialized import VIEWS_URL
+from sqlstream.catalogs.declaring import VIEWS_URL
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import Settings
 from sqlstream.views.folders import URL, views_folder

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from sqlstream.connectors.odd_files import walk, wrong_files
+from sqlstream.connectors.file_checks import walk, wrong_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table

@@ -1,84 +1,85 @@
-"""Makes DataFrames of the steps of a physical plan: the registries and what their functions share.
+"""Makes DataFrames of the steps of a physical plan: the two tables from node to lowering function, and the entry.
 
-Each module of this package registers its nodes: with ``lower_node`` those without a kernel, with ``lower_operator``
-those with one. A step without a lowering is an error.
+A new operator with a kernel adds its function to ``KERNELS`` of a module in ``columnar/``, one without to
+``WITHOUT_KERNEL``. A step without a function is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass, field, replace
-from functools import singledispatch
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from sqlglot import exp
+from pyspark.sql import DataFrame
 
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
-from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.bad_rows import FAIL, OnError
-from sqlstream.planner.lowering.counted import Counted
-from sqlstream.planner.lowering.functions import with_registered_functions
-from sqlstream.planner.lowering.hidden import passing, without_before
+from sqlstream.planner.lowering.aggregates import lower_window_aggregate
+from sqlstream.planner.lowering.columnar import groups, joins, over, process, ranked, waiting, windows
+from sqlstream.planner.lowering.columnar.process import lower_process_table
+from sqlstream.planner.lowering.columnar.windows import lower_assign_windows
+from sqlstream.planner.lowering.context import Context, Lowerings, too_deep_for_spark
+from sqlstream.planner.lowering.lookups import lower_lookup
+from sqlstream.planner.lowering.outputs import lower_statement_set
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.lowering.too_deep import too_deep_for_spark
-from sqlstream.planner.node import Node
+from sqlstream.planner.lowering.stateless import (
+    lower_correlate,
+    lower_filter,
+    lower_from_changelog,
+    lower_insert,
+    lower_output,
+    lower_project,
+    lower_scan,
+    lower_to_changelog,
+    lower_union,
+)
+from sqlstream.planner.lowering.time import lower_assign_time
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Output, Project, Scan, StatementSet, Union
+from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.process_table import ProcessTable
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Operator, Step
 
+WITHOUT_KERNEL: Lowerings = {
+    AssignTime: lower_assign_time,
+    AssignWindows: lower_assign_windows,
+    Correlate: lower_correlate,
+    Filter: lower_filter,
+    FromChangelog: lower_from_changelog,
+    Insert: lower_insert,
+    Lookup: lower_lookup,
+    Output: lower_output,
+    ProcessTable: lower_process_table,
+    Project: lower_project,
+    Scan: lower_scan,
+    StatementSet: lower_statement_set,
+    ToChangelog: lower_to_changelog,
+    Union: lower_union,
+    WindowAggregate: lower_window_aggregate,
+}
+"""Stateless nodes, and those with state as Spark's own operators run them."""
 
-@dataclass(frozen=True)
-class Context:
-    """``counted``: whose bad rows are metrics of the query. ``functions``: what happens to rows for which a scalar
-    function raises an exception.
-    """
-
-    runtime: Runtime
-    plan: PhysicalPlan
-    counted: Counted = field(default_factory=Counted)
-    functions: OnError = FAIL
-
-    def lower(self, step: Step) -> DataFrame:
-        if isinstance(step, Operator):
-            rows = lower_operator(step.node, step, self)
-        else:
-            rows = lower_node(step.node, step, self)
-        return without_before(rows) if step.drops_before else rows
-
-    def with_functions(self, functions: OnError) -> Context:
-        return replace(self, functions=functions)
-
-    def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
-        """The expression as Spark reads it, with Python functions registered under the names it mentions.
-
-        Scalar functions are not called for those of ``rows`` that pass by.
-        """
-        skipped = None if rows is None else passing(rows)
-        return _spark_sql(with_registered_functions(expression, self.runtime, skipped))
-
-    def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
-        return F.expr(self.sql(expression, rows))
+WITH_KERNEL: Lowerings = {
+    **groups.KERNELS,
+    **joins.KERNELS,
+    **over.KERNELS,
+    **process.KERNELS,
+    **ranked.KERNELS,
+    **waiting.KERNELS,
+    **windows.KERNELS,
+}
+"""Operators with state as kernels per key group."""
 
 
-@with_room
-def _spark_sql(expression: exp.Expr) -> str:
-    return expression.sql(dialect=SparkWithTime, comments=False)
-
-
-@singledispatch
-def lower_node(node: Node, step: Step, context: Context) -> DataFrame:
-    """The rows of a step without a kernel."""
-    raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed')
-
-
-@singledispatch
-def lower_operator(node: Node, step: Operator, context: Context) -> DataFrame:
-    """The rows of an operator with state on the columnar gear."""
-    raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed')
+def lower_step(step: Step, context: Context) -> DataFrame:
+    """The rows of a step. UnsupportedError SS390 where its node has no lowering."""
+    lowering = (WITH_KERNEL if isinstance(step, Operator) else WITHOUT_KERNEL).get(type(step.node))
+    if lowering is None:
+        raise UnsupportedError("SS390", f'"{type(step.node).__name__}" is not executed')
+    return lowering(step.node, step, context)
 
 
 def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
@@ -88,7 +89,7 @@ def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
     as a type that sqlglot does not infer; SS284 for what is too deep for Spark's stack.
     """
     try:
-        return Context(runtime, plan).lower(plan.root)
+        return Context(runtime, plan, lower_step).lower(plan.root)
     except (AnalysisException, ParseException, Py4JError) as error:
         deep = too_deep_for_spark(str(error))
         if deep is not None:

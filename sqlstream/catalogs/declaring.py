@@ -16,13 +16,14 @@ from sqlstream.grammar.nodes import Name, TableArgument
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
-from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
+from sqlstream.planner.binder.inserts import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Column, Table, View, Watermark
 from sqlstream.planner.durations import as_interval
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from sqlstream.catalog import Catalog as SessionCatalog
+
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 

@@ -30,7 +30,7 @@ from sqlstream.catalogs.store import (
 )
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
-from sqlstream.path_names import as_segment
+from sqlstream.paths import as_segment
 from sqlstream.udfs.texts import reason_of
 
 DAMAGED = "SS537"

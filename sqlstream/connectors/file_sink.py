@@ -23,7 +23,7 @@ from sqlstream.connectors.unheld import refusing
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
-from sqlstream.spark.connect import shares_files
+from sqlstream.spark.running import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

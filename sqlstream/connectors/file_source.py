@@ -144,7 +144,7 @@ def _listed_files(
     """The files to check in each micro-batch (``udfs.spark.file_checks``); None where tasks do not see the files that
     this process sees: in other file systems, and through Spark Connect.
     """
-    from sqlstream.spark.connect import is_connect
+    from sqlstream.spark.running import is_connect
 
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or is_connect(environment.spark):
@@ -231,7 +231,7 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
     """The files but for those that links lead to a second time: a link to its own directory repeats them 41 times."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from sqlstream.planner.lowering.origin import path_of
+    from sqlstream.planner.lowering.bad_rows import path_of
 
     local = local_path(path)
     links = walk(matching_paths(local)).links if local is not None else []

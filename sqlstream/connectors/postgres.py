@@ -46,7 +46,7 @@ from sqlstream.connectors.postgres_sink import (
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
-from sqlstream.planner.binder.table_lookups import (
+from sqlstream.planner.binder.lookups import (
     CACHE,
     MISSES,
     OLDER_MISSES,

@@ -19,9 +19,9 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, decode, quoted
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
-from sqlstream.planner.binder.partitions import PARTITIONS_OPTION
+from sqlstream.planner.binder.inserts import PARTITIONS_OPTION
 from sqlstream.planner.catalog import Table
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def _replace_batches(environment: Environment, table: Table, values: Mapping[str
 
 def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target: _Target) -> DataFrame:
     """The input of Spark's writer: rows, or the text of each change."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     checked = refusing(rows, table, values, target.partitions)
     if target.format == "json":

@@ -64,7 +64,7 @@ def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
     """The rows of all files, as ``Source.read`` wants them. ``values``: the options of the table."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     path = values["path"]
     _require_columns(environment, table, columns, values)
@@ -99,7 +99,7 @@ def has_file_splits(
 
 def file_splits(environment: Environment, table: Table, values: Mapping[str, Any]) -> DataFrame:
     """The files of a table that ``has_file_splits``, and the shares of them that tasks read."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from sqlstream.udfs.spark.batches import numbers_of
     from sqlstream.udfs.spark.file_checks import checked_places
@@ -168,7 +168,7 @@ def _json_rows(
     parts: Mapping[str, Column],
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     in_files = {c.name for c in columns_in_files(table, columns)}
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
@@ -184,7 +184,7 @@ def _json_rows(
 
 
 def _metadata(key: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.col(f"_metadata.{METADATA[key][0]}")
 
@@ -229,7 +229,7 @@ def _files(
 
 def _each_once(files: DataFrame, path: str) -> DataFrame:
     """The files but for those that links lead to a second time: a link to its own directory repeats them 41 times."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from sqlstream.planner.lowering.bad_rows import path_of
 
@@ -252,7 +252,7 @@ def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats:
 
 
 def _bad(table: Table, values: Mapping[str, Any]) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
@@ -263,7 +263,7 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
     Each column costs, that of names most. One is enough where no two files have the same time: times are whole
     milliseconds, which leaves three digits for the position of a split in its file.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     time, name, start = PARTS
     stats = _stats(path)

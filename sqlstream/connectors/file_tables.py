@@ -142,7 +142,7 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
 
     If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     name = kind_column(table)
     assert name is not None
@@ -151,7 +151,7 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
 
 
 def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     word, kinds = F.upper(F.trim(text)), sorted(table.changelog, key=list(RowKind).index)
     listed = ", ".join(kind.value for kind in kinds)

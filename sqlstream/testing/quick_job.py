@@ -21,7 +21,7 @@ from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
 from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan

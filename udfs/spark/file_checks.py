@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
-from sqlstream.catalogs.declaring import KINDS
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.planner.nodes import Output

@@ -17,7 +17,7 @@ from sqlstream.planner.batch.respelling import is_asof, nearest
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, FunctionKind, Table
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 
 # --- clauses that only a stream executes ----------------------------------------------------------------------
 

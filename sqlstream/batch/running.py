@@ -31,7 +31,7 @@ from sqlstream.plans import RULES, Root, engine_of, plan_of, require_sources
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
 from sqlstream.settings import Settings
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.hiding import hiding, without_secrets
 from sqlstream.workspace import Workspace

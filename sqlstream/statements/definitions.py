@@ -15,11 +15,9 @@ from sqlglot import exp
 from sqlstream.batch import Batch, chosen, only_as_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, Path, full_name
-from sqlstream.catalogs.declaring import declared_table, expanded
+from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualified
+from sqlstream.catalogs.declaring import create_table as declaring_statement
 from sqlstream.catalogs.functions import declared_function
-from sqlstream.catalogs.materialized import KINDS
-from sqlstream.catalogs.qualifying import qualified
-from sqlstream.catalogs.statements_of import create_table as declaring_statement
 from sqlstream.catalogs.store import Bound, Stored
 from sqlstream.connectors import SessionTable, connector
 from sqlstream.connectors.secrets import masked
@@ -41,6 +39,7 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
+
 
 WRONG_COLUMNS = "SS216"
 NO_FUNCTION = "SS203"

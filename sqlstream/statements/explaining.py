@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.choosing import NO_PLAN_OF_BATCH, explained_batch, why_stream
 from sqlstream.batch.running import Batches
+from sqlstream.catalogs.declaring import create_table
 from sqlstream.catalogs.functions import function_statement
-from sqlstream.catalogs.statements_of import create_table
 from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql

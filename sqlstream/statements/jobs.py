@@ -17,8 +17,9 @@ from sqlstream.times import time_text, watermark_text
 if TYPE_CHECKING:
     from sqlstream.jobs.records.history import CheckpointLine
     from sqlstream.jobs.records.record import JobRecord
-    from sqlstream.jobs.reports.lookups import LookupTotals
+    from sqlstream.jobs.reports.counts import LookupTotals
     from sqlstream.jobs.reports.progress import Progress
+
 
 NO_JOB = "SS230"
 
@@ -211,7 +212,7 @@ def _counts(progress: Progress) -> Iterator[Property]:
     if progress.pending is not None:
         yield "rows waiting", f"{progress.pending:,}"
     if progress.waiting:
-        from sqlstream.jobs.reports.waiting import waiting_text  # loads what no other statement needs
+        from sqlstream.jobs.reports.progress import waiting_text  # loads what no other statement needs
 
         yield "waiting for the next run", waiting_text(progress.waiting)
     for number, totals in progress.lookups.items():

@@ -13,19 +13,20 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from sqlstream.errors import BindError
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.respelling import spelled_out
+from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
 from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.fields import Field
-from sqlstream.planner.functions import flink_names
-from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
 from sqlstream.planner.type_inference import Types, call_arguments
@@ -283,7 +284,7 @@ class _Gaps:
                 yield "a subquery of OVER"
             case exp.Func() if aggregate_name(node, self._catalog) is not None and _windows(node):
                 yield "OVER in an aggregate"
-            case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is SparkFunctionKind.GENERATOR:
+            case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is BuiltinKind.GENERATOR:
                 yield "a subquery of UNNEST"
             case exp.Kwarg(parent=exp.Expr() as call):
                 is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
@@ -321,9 +322,9 @@ class _Gaps:
     def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
         """Whether a function is not executed over a frame."""
         if aggregate_name(call, self._catalog) is not None:
-            return called in flink_names.AGGREGATE
+            return called in COLLECTING
         return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
-            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is SparkFunctionKind.WINDOW
+            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
         )
 
     # --- FROM ---------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ python:
 		'Or name one: make PYTHON=/path/to/python3.11 …' >&2; exit 1; fi
 
 java: python
-	@$(PYTHON) -m sqlstream.java
+	@$(PYTHON) -m sqlstream.spark.java
 
 $(READY): pyproject.toml constraints.txt | python
 	@echo "Setting up $(VENV) (once; downloads about 500 MB, most of it Spark)"

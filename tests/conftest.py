@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.java import require_java
+from sqlstream.spark.java import require_java
 from sqlstream.testing.spark import local_spark
 from sqlstream.testing.tested_session import fast_directory
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.postgres_server import PostgresServer
+
 
 pytest_plugins = ["sqlstream.testing.plugin"]
 

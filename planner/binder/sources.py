@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
+from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
@@ -49,10 +50,9 @@ from sqlstream.planner.binder.temporal_joins import (
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.fields import Field
-from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT

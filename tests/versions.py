@@ -19,8 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlstream.java import OLDEST_JAVA
-from sqlstream.spark.java import java_version
+from sqlstream.spark.java import OLDEST_JAVA, java_version
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sqlstream-versions"

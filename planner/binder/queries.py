@@ -51,7 +51,7 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
-    """The context in which the queries of WITH have names, each seeing those before it."""
+    """The context with the queries of WITH, each of which sees those before it. SS216."""
     with_clause = query.args.get("with_")
     if with_clause is None:
         return context
@@ -68,7 +68,7 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
-    """Spark's sorts of partitions need all rows, and rows of a query come out as they are computed."""
+    """Report SS217 for SORT BY, DISTRIBUTE BY and CLUSTER BY, which need all rows at once."""
     for key in _SORTS:
         sort = query.args.get(key)
         if sort is not None:
@@ -100,14 +100,17 @@ Branch = tuple[Relation, exp.Expr]
 
 
 Operand = exp.Expr | Branch
-"""A query, or what it became and where it stands."""
+"""A query that is not bound yet, or its relation and syntax."""
 
 
 _OPERATOR_ARGS = ("this", "expression", "distinct")
 
 
 def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuery) -> Relation:
-    """The plan of a set operation without what stands around it. ``bind`` makes relations of its operands."""
+    """The plan of UNION, INTERSECT and EXCEPT; ``bind`` binds the operands.
+
+    As in Flink and Spark, INTERSECT binds its operands first, the others apply from left to right.
+    """
     operands, operators = _operands_in_order(query, context)
     _apply_intersects(operands, operators, context, bind)
     while operators:
@@ -121,8 +124,8 @@ def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuer
 
 
 def _operands_in_order(query: exp.SetOperation, context: Context) -> tuple[list[Operand], list[exp.SetOperation]]:
-    """The operands from left to right, and the operators between them. The parser goes from left to right, whatever
-    the operators; what stands in parentheses is an operand."""
+    """The operands from left to right and the operators between them. The parser nests them from left to right whatever
+    the operators are; a query in parentheses is one operand."""
     operands: list[Operand] = []
     operators: list[exp.SetOperation] = []
     leftmost: exp.Expr = query
@@ -136,7 +139,7 @@ def _operands_in_order(query: exp.SetOperation, context: Context) -> tuple[list[
 
 
 def _is_without_parentheses(query: exp.SetOperation) -> bool:
-    """True without WITH or clauses of its own, which only parentheses give to an operand."""
+    """Whether an operation has no WITH or other clauses of its own, which it could only have in parentheses."""
     return {key for key, value in query.args.items() if value} <= set(_OPERATOR_ARGS)
 
 
@@ -155,7 +158,7 @@ def _apply_intersects(
 
 
 def _operators_of_union(operators: list[exp.SetOperation]) -> int:
-    """How many of the first operators make one union: nothing but UNION ALLs, or unions of which the last compares."""
+    """How many of the first operators make one union: only UNION ALLs, or unions up to the last distinct one."""
     unions = 0
     while unions < len(operators) and isinstance(operators[unions], exp.Union):
         unions += 1
@@ -182,12 +185,12 @@ def _apply_operator(query: exp.SetOperation, branches: list[Branch], context: Co
 
 
 def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
-    """All branches projected to the names of the first and to common types. SS219. ``operator``: UNION or UNION ALL."""
+    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. SS219."""
     return Relation(Union(_with_common_types(branches, operator, context)), branches[0][0].names)
 
 
 def compare_branches(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
-    """INTERSECT or EXCEPT of two branches, projected as those of a union."""
+    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. SS219."""
     left_rows, right_rows = _with_common_types((left, right), kind.value, context)
     return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
 

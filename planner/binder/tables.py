@@ -43,7 +43,7 @@ _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGE
 
 @with_room
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
-    """The declared table; all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
+    """The declared table; reports all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
     context = Context(catalog)
     options = dict(_pairs(create.options, context))
     columns = _columns(create, context)
@@ -123,7 +123,7 @@ def _computed(column: ComputedColumn, relation: Relation, context: Context) -> C
 
 
 def _marker(expression: exp.Expr) -> TimeDomain | None:
-    """The domain that PROCTIME() and INGESTION_TIME() mark."""
+    """The time domain of a column that is PROCTIME() or INGESTION_TIME()."""
     if isinstance(expression, exp.Anonymous) and not expression.expressions:
         return _MARKERS.get(expression.name.upper())
     return None
@@ -154,8 +154,8 @@ def _watermark(definition: WatermarkDef, columns: tuple[Column, ...], context: C
 def _strategy(
     definition: WatermarkDef, column: Column, columns: tuple[Column, ...], context: Context
 ) -> exp.Expression | None:
-    """The bound expression whose greatest value is the watermark. SS206 where it is no time, SS214 where it is not the
-    same for the same row."""
+    """The bound expression whose greatest value is the watermark. SS206 where it is no TIMESTAMP, SS214 where it may
+    differ between two evaluations for one row."""
     plain = Table("", tuple(replace(c, expression=None, metadata_key=None) for c in columns if c.time is None), "")
     names = tuple(c.name for c in plain.columns)
     scope = scope_of(Relation(Scan(plain, names), names), None)
@@ -189,7 +189,7 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int | None:
 
 
 def delay_ms(expression: exp.Expr) -> int:
-    """The delay of a watermark. SS212 if it is no constant interval, SS214 if it is negative."""
+    """The delay of a watermark in milliseconds. SS212 if it is no constant interval, SS214 if it is negative."""
     delay = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
     if delay < 0:
         raise bind_error("SS214", "the delay of WATERMARK must not be negative", expression)
@@ -197,7 +197,7 @@ def delay_ms(expression: exp.Expr) -> int:
 
 
 def conversion_hint(name: str, kind: DataType) -> str:
-    """How a column that is no timestamp becomes one."""
+    """The hint that says how a column of another type becomes a TIMESTAMP."""
     value = f"TIMESTAMP_MILLIS({name})" if kind.is_numeric else f"CAST({name} AS TIMESTAMP)"
     return f"Add a column such as event_time AS {value} to CREATE TABLE, and a WATERMARK for it."
 
@@ -244,7 +244,7 @@ def _changelog(options: Iterable[Option], connector: str, context: Context) -> f
 
 
 def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
-    """All columns of a table in declared order, computed and time columns included."""
+    """The plan that reads all columns of a table in declared order, computed and time columns included."""
     stored = tuple(c.name for c in table.columns if c.expression is None)
     node: Node = Scan(table, stored, on_error=on_error)
     for column in table.columns:
@@ -265,7 +265,7 @@ _FOLLOWED = "__watermark"
 
 
 def _followed(expression: exp.Expression, table: Table) -> tuple[Item]:
-    """The hidden field with the expression of the watermark, over what computed columns are made of."""
+    """The hidden field with the expression of the watermark, in which computed columns are replaced by their own."""
     computed = {c.name: c.expression for c in table.columns if c.expression is not None}
     return (Item(_FOLLOWED, substituted(expression, computed), TIMESTAMP, True),)
 
@@ -284,7 +284,7 @@ OWN_TABLE = "SS242"
 
 
 def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
-    """What happens to the bad rows of a table that is read. BindError SS240, SS241, SS242."""
+    """The action for the bad rows of a source table. BindError SS240, SS241, SS242."""
     action, name = action_of(table)
     if name is None:
         return OnError(action)
@@ -296,7 +296,8 @@ def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
 
 
 def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None = None) -> Table:
-    """The table for the bad rows of ``owner``. BindError SS240 where there is none, SS241 where it cannot take them."""
+    """The table for the bad rows of ``owner``. BindError SS240 where it does not exist, SS241 where its columns do not
+    fit."""
     relation = catalog.relation(name)
     if not isinstance(relation, Table):
         what = "is a view" if relation is not None else "does not exist"

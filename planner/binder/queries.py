@@ -13,6 +13,7 @@ from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.firing import with_emit
 from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
+from sqlstream.planner.binder.scope import names_under
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
@@ -21,7 +22,6 @@ from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import cast
 from sqlstream.udfs.changes import SetKind
 
@@ -59,11 +59,8 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
     for cte in with_clause.expressions:
         refuse_rest(cte, ("this", "alias"), context)
         relation = bind_relation(cte.this, context)
-        columns = tuple(c.name for c in cte.args["alias"].columns)
-        if columns and len(columns) != len(relation.names):
-            message = f'"{cte.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-            raise bind_error("SS216", message, cte.args["alias"])
-        context = context.with_query(cte.alias, Relation(relation.node, columns or relation.names))
+        names = names_under(cte.args["alias"], cte.alias, relation.names)
+        context = context.with_query(cte.alias, Relation(relation.node, names))
     return context
 
 

@@ -36,7 +36,7 @@ from sqlstream.planner.binder.lookups import (
     lookup_join,
 )
 from sqlstream.planner.binder.process_functions import process_function
-from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.scope import Scope, names_under, scope_of
 from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
@@ -53,7 +53,7 @@ from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT
 
@@ -206,12 +206,7 @@ def _unaliased(subquery: exp.Subquery) -> exp.Expr:
 
 def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -> Scope:
     """The scope of a relation under its alias in FROM, and with the alias's column names. SS216 for a wrong number."""
-    alias = source.args.get("alias")
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(relation.names):
-        message = f'"{source.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    names = tuple(c.name for c in columns) or relation.names
+    names = names_under(source.args.get("alias"), source.alias, relation.names)
     return scope_of(Relation(relation.node, names), source.alias or default)
 
 

@@ -17,7 +17,7 @@ from sqlstream.planner.binder.scope import names_under
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
@@ -204,7 +204,7 @@ def _with_common_types(branches: Sequence[Branch], operator: str, context: Conte
     names = Names()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
     wanted = tuple(_common_field(name, row) for name, row in zip(wishes, rows, strict=True))
-    return tuple(_cast_to_common(relation, wanted) for relation, _ in branches)
+    return tuple(Project(relation.node, tuple(map(_common_item, relation.fields, wanted))) for relation, _ in branches)
 
 
 def _check_types(
@@ -222,13 +222,8 @@ def _common_field(name: str, fields: Sequence[Field]) -> Field:
     return Field(name, common_type(f.type for f in fields), any(f.nullable for f in fields), time)
 
 
-def _cast_to_common(relation: Relation, wanted: Schema) -> Project:
-    return Project(relation.node, tuple(_common_item(f, w) for f, w in zip(relation.fields, wanted, strict=True)))
-
-
 def _common_item(field: Field, wanted: Field) -> Item:
-    expression = field_of(field.name)
-    value: exp.Expression = (
-        expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
-    )
+    value: exp.Expression = field_of(field.name)
+    if field.type != wanted.type and not wanted.type.is_unknown:
+        value = cast(value, wanted.type)
     return Item(wanted.name, value, wanted.type, wanted.nullable, wanted.time)

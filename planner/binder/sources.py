@@ -25,7 +25,13 @@ from sqlstream.planner.binder.hints import (
     refuse_lookup_clause,
     with_hinted_options,
 )
-from sqlstream.planner.binder.joins import WhereConditions, in_order_of_keys, in_order_of_text, stream_join
+from sqlstream.planner.binder.joins import (
+    WhereConditions,
+    in_order_of_keys,
+    in_order_of_text,
+    is_always_true,
+    stream_join,
+)
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -85,7 +91,8 @@ def bind_from(
     for whole in steps:
         step, pivots = _parted(whole)
         if not isinstance(step, exp.Join):
-            scope = _lateral_view(step, scope, context)
+            refuse_rest(step, ("this", "view", "outer", "alias"), context)
+            scope = correlate(step, step.this, scope, bool(step.args.get("outer")), context)
         elif is_lateral_query(step):
             scope = lateral_join(step, scope, subqueries)
         elif _is_asof(step):
@@ -155,11 +162,6 @@ def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
     if inner:
         plain.this.set("pivots", None)
     return plain, [*(inner or ()), *(own or ())]
-
-
-def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
-    refuse_rest(view, ("this", "view", "outer", "alias"), context)
-    return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
 
 
 # --- one source -----------------------------------------------------------------------------------------------
@@ -451,7 +453,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     side = (join.args.get("side") or "").upper()
     if side not in ("", "LEFT") or (join.args.get("kind") or "").upper() not in _EMPTY | {"OUTER"}:
         raise _refused_join(join)
-    if not _always_true(join.args.get("on")):
+    if not is_always_true(join.args.get("on")):
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     _refuse_but_lookup(right, context)
@@ -470,10 +472,6 @@ def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
         context.refuse("barriers", clauses.barriers.span)
     if clauses.watermark is not None:
         _misplaced_watermark(clauses.watermark, context)
-
-
-def _always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
 
 
 def _refused_join(join: exp.Join) -> SqlStreamError:

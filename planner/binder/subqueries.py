@@ -18,8 +18,8 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error, refu
 from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, of_no_rows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
+from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.joins import join_sides as join_of
-from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
 from sqlstream.planner.fields import Item
@@ -376,7 +376,7 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
     side, on = join.text("side").upper(), join.args.get("on")
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not _is_always_true(on):
+    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not is_always_true(on):
         raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
     limited = _limited_select(lateral.this, subqueries)
     rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
@@ -395,10 +395,6 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     alias = lateral.alias or None
     visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
     return Scope(joined.node, (*scope.columns, *visible))
-
-
-def _is_always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
 
 
 # --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------

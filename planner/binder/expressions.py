@@ -84,6 +84,11 @@ def type_in(scope: Scope, context: Context, bound: exp.Expr) -> DataType:
     return types_of(scope, context).of(bound)
 
 
+def is_whole_number(value: object) -> bool:
+    """Whether an expression is a whole number without a sign, written as such."""
+    return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
+
+
 @dataclass(frozen=True)
 class _Binder:
     """``inside`` is the name of the aggregate around the expression, None outside of aggregates."""

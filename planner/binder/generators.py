@@ -19,7 +19,7 @@ from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name, check_arity
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.expressions import node_of, over_children
 from sqlstream.planner.fields import Field, Names, field_of, shown_name
@@ -228,10 +228,7 @@ def _under_alias(pivot: exp.Pivot, scope: Scope) -> Scope:
     alias = pivot.args.get("alias")
     if not isinstance(alias, exp.TableAlias):
         return scope
-    names = [c.name for c in alias.columns] or [c.name for c in scope.columns]
-    if len(names) != len(scope.columns):
-        message = f'"{pivot.alias}" has {counted(len(scope.columns), "column")}, not {len(names)}'
-        raise bind_error("SS216", message, alias)
+    names = names_under(alias, pivot.alias, [c.name for c in scope.columns])
     pairs = zip(names, scope.columns, strict=True)
     return replace(scope, columns=tuple(replace(c, name=n, table=pivot.alias or c.table) for n, c in pairs))
 

@@ -18,7 +18,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.calls import PANES, SPARK_WINDOWS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
-from sqlstream.planner.binder.expressions import ClauseContext, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
 from sqlstream.planner.binder.firing import python_call
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import (
@@ -161,14 +161,14 @@ def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: 
 
 def _named(expression: exp.Expr, select: exp.Select, scope: Scope, context: Context) -> exp.Expr:
     """The expression that an ordinal or an alias of the select list stands for."""
-    if isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit():
+    if is_whole_number(expression):
         return _ordinal(expression, select)
     if isinstance(expression, exp.Column) and not expression.table and not scope.find(expression.name):
         return aliased(expression.name, select.expressions) or expression
     return expression
 
 
-def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
+def _ordinal(literal: exp.Expr, select: exp.Select) -> exp.Expr:
     position, columns = int(literal.name), select.expressions
     if not 1 <= position <= len(columns) or columns[position - 1].is_star:
         raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
@@ -183,7 +183,7 @@ def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
 
     def value(node: exp.Expr) -> exp.Expr:
         alone = isinstance(node.parent, _GROUPED)
-        if alone and isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        if alone and is_whole_number(node):
             return _ordinal(node, select).copy()
         if isinstance(node, exp.Column) and alone and not node.table and not scope.find(node.name):
             return (aliased(node.name, select.expressions) or node).copy()

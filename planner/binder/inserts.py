@@ -28,6 +28,17 @@ from sqlstream.types import DataType
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
+def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
+    """The table of that name, into which INSERT or a side output writes. BindError SS202."""
+    match catalog.relation(name):
+        case Table() as table:
+            return table
+        case View():
+            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', at)
+    hint = did_you_mean(name, catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table "{name}" does not exist', at, hint)
+
+
 def insert_into(
     table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
@@ -194,14 +205,7 @@ class SideRowFields:
 
 def side_table(table: exp.Table, context: Context) -> Table:
     """The table that the clause TO names. BindError SS202."""
-    name = ".".join(p.name for p in table.parts)
-    match context.catalog.relation(name):
-        case Table() as found:
-            return found
-        case View():
-            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', table)
-    hint = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
-    raise bind_error("SS202", f'table "{name}" does not exist', table, hint)
+    return table_to_write(".".join(p.name for p in table.parts), table, context.catalog)
 
 
 def side_values(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:

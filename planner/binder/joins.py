@@ -361,6 +361,11 @@ def scope_of_both(left: Scope, right: Scope) -> Scope:
 # --- conditions on both sides ---------------------------------------------------------------------------------
 
 
+def is_always_true(condition: exp.Expr | None) -> bool:
+    """Whether a join has no condition, or ON TRUE."""
+    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+
+
 def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
     """The condition without parentheses, BETWEEN as two comparisons."""
     plain = condition.unnest()
@@ -454,7 +459,7 @@ def _microseconds(interval: exp.Expr) -> int | None:
 
 def decided_on_pairs(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
     """The conjunction that kernels evaluate on pairs of rows, None if it is always true. BindError SS291 to SS293."""
-    effective = [condition for condition in rest if not (isinstance(condition, exp.Boolean) and condition.this)]
+    effective = [condition for condition in rest if not is_always_true(condition)]
     if not effective:
         return None
     condition = conjunction(effective)

@@ -26,7 +26,7 @@ from sqlstream.planner.binder.hints import (
 )
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
 from sqlstream.planner.binder.joins import joined_using
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, is_repeatable, node_of
@@ -60,7 +60,9 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
     node = with_time_to_live(check_changes(node, context, right), scope.tables, context)
-    joined = scope.with_columns(node, _visible(items, right, table))
+    shown = names_under(right.args.get("alias"), right.alias_or_name, [c.name for c in table.columns])
+    visible = tuple(Visible(n, i.name, right.alias_or_name) for n, i in zip(shown, items, strict=True))
+    joined = scope.with_columns(node, visible)
     return _with_condition(join, joined, node, context)
 
 
@@ -155,16 +157,6 @@ def _not_answered(column: Column) -> str | None:
     if column.expression is not None and not is_repeatable(column.expression):
         return "is computed by a Python function or anew at every call"
     return None
-
-
-def _visible(items: tuple[Item, ...], right: exp.Expr, table: Table) -> tuple[Visible, ...]:
-    alias = right.args.get("alias")
-    wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if wanted and len(wanted) != len(items):
-        message = f'"{right.alias_or_name}" has {counted(len(items), "column")}, not {len(wanted)}'
-        raise bind_error("SS216", message, alias)
-    shown = wanted or [c.name for c in table.columns]
-    return tuple(Visible(n, i.name, right.alias_or_name) for n, i in zip(shown, items, strict=True))
 
 
 # --- the condition --------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.ordering import check_order
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, scope_of, with_processing_time
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
+from sqlstream.planner.binder.ordering import check_order, sorted_by
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import over_children
@@ -34,7 +34,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan, extended
 from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import Sorted
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
@@ -63,16 +63,9 @@ def with_matches(select: exp.Select, scope: Scope, context: Context) -> Scope:
         raise unsupported.refusal("match join", span_of(carrier))
     relation = _Matching(clause, scope, context).relation()
     context.stop_if_wrong()
-    return _aliased(relation, carrier.args.get("alias"))
-
-
-def _aliased(relation: Relation, alias: exp.Expr | None) -> Scope:
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(relation.names):
-        message = f'"{alias.name if alias else ""}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    names = tuple(column.name for column in columns) or relation.names
-    return scope_of(Relation(relation.node, names), alias.name or None if alias is not None else None)
+    alias = carrier.args.get("alias")
+    table = alias.name if alias is not None else ""
+    return scope_of(Relation(relation.node, names_under(alias, table, relation.names)), table or None)
 
 
 @dataclass(frozen=True)
@@ -196,9 +189,7 @@ class _Matching:
         return self._scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
 
     def _tie(self, ordered: exp.Expr) -> Sorted:
-        descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-        name = self._field(ordered.this, ClauseContext("ORDER BY"))
-        return Sorted(name, descending, not descending if first is None else bool(first))
+        return sorted_by(ordered, self._field(ordered.this, ClauseContext("ORDER BY")))
 
     def _definitions(self, automaton: Automaton, operands: _Reading) -> Iterator[Defined]:
         seen: set[str] = set()
@@ -535,8 +526,7 @@ def _has_own_call(node: exp.Expr) -> bool:
 
 
 def _count(name: str, number: exp.Expr) -> int:
-    plain = isinstance(number, exp.Literal) and not number.is_string and number.name.isdigit()
-    if not plain or len(number.name) > 9 or int(number.name) > _FURTHEST:
+    if not is_whole_number(number) or len(number.name) > 9 or int(number.name) > _FURTHEST:
         message = f"the second argument of {name} must be a whole number up to {_FURTHEST:,}, written as such"
         raise bind_error(WRONG_CALL, message, number)
     return int(number.name)

@@ -13,7 +13,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import conjunction, conjuncts
@@ -117,8 +117,7 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
     if clause is None:
         return None
     value = clause.args.get("expression")
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
-    if not isinstance(value, exp.Literal) or not plain or len(value.name) > 9 or int(value.name) < least:
+    if value is None or not is_whole_number(value) or len(value.name) > 9 or int(value.name) < least:
         hint = f"Write a number of rows from {least} to {_MOST - 1:,}."
         raise bind_error(WRONG_LIMIT, f"{name} needs a whole number, written as such", clause, hint)
     return int(value.name)
@@ -137,23 +136,23 @@ def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
     for i, column in enumerate(ordered):
         value = column.this
         named = isinstance(value, exp.Column) and not value.table and value.name.casefold() in names
-        if not named and not _is_ordinal(value):
+        if not named and not is_whole_number(value):
             name = value.name if isinstance(value, exp.Column) else "order_by"
             query.append("expressions", exp.alias_(value.copy(), name, quoted=True))
             hidden[i] = len(hidden)
     return hidden
 
 
-def _is_ordinal(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
+def sorted_by(ordered: exp.Expr, field: str) -> Sorted:
+    """A column of ORDER BY, whose value is ``field``. By default NULLs are first, or last in a descending order."""
+    descending, nulls_first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
+    return Sorted(field, descending, not descending if nulls_first is None else bool(nulls_first))
 
 
 def _order_column(
     ordered: exp.Expr, number: int, hidden: dict[int, int], relation: Relation, shown: int, context: Context
 ) -> Sorted:
-    descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-    name = _order_field(ordered.this, number, hidden, relation, shown, context)
-    return Sorted(name, descending, not descending if first is None else bool(first))
+    return sorted_by(ordered, _order_field(ordered.this, number, hidden, relation, shown, context))
 
 
 def _order_field(
@@ -162,7 +161,7 @@ def _order_field(
     fields = relation.fields
     if number in hidden:
         return fields[shown + hidden[number]].name
-    if _is_ordinal(value):
+    if is_whole_number(value):
         position = int(value.name) if len(value.name) < 9 else 0
         if not 1 <= position <= shown:
             message = f"the query has no column number {value.name}"
@@ -356,8 +355,7 @@ def _constant_integer(value: exp.Expr) -> int | None:
     if isinstance(value, exp.Neg):
         inner = _constant_integer(value.this)
         return None if inner is None else -inner
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
-    return int(value.name) if plain and len(value.name) <= _MOST_DIGITS else None
+    return int(value.name) if is_whole_number(value) and len(value.name) <= _MOST_DIGITS else None
 
 
 # --- operators of bounded numbers -----------------------------------------------------------------------------

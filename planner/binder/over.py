@@ -21,8 +21,8 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by
 from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
@@ -254,7 +254,7 @@ class _Binding:
             wrong = "NTH_VALUE takes a value and a number"
         elif called == NTH and arguments[1] == exp.Literal.number(0):
             wrong = "NTH_VALUE counts rows from 1 on"
-        elif len(arguments) > 1 and not _is_whole(arguments[1]):
+        elif len(arguments) > 1 and not is_whole_number(arguments[1]):
             wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
         elif len(arguments) > 1:
             _require_few(arguments[1], f"the second argument of {called.upper()}")
@@ -333,16 +333,11 @@ class _Binding:
             raise bind_error("SS239", message, name, f"Write WINDOW {name.name} AS (PARTITION BY … ORDER BY …).")
         return definition
 
-    def _tie(self, ordered: exp.Expr) -> Sorted:
-        descending = bool(ordered.args.get("desc"))
-        first = ordered.args.get("nulls_first")
-        return Sorted(self._computed_field(ordered.this), descending, not descending if first is None else bool(first))
-
     def _sorted(self, ordered: exp.Expr) -> Sorted:
         """A column of ORDER BY, which may be PROCTIME()."""
         self._scope, (marked,) = with_processing_time([Selected("time", ordered.this)], self._scope)
         if marked.bound is None:
-            return self._tie(ordered)
+            return sorted_by(ordered, self._computed_field(ordered.this))
         return Sorted(marked.bound.name, bool(ordered.args.get("desc")))
 
     def _computed_field(self, expression: exp.Expr) -> str:
@@ -365,10 +360,6 @@ def _one_by_one(further: exp.Expr) -> Exception:
 _MOST_DIGITS = 15
 
 _NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
-
-
-def _is_whole(expression: exp.Expr) -> bool:
-    return isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit()
 
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
@@ -416,7 +407,7 @@ def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> 
 
 
 def _rows(value: exp.Expr) -> int:
-    if not _is_whole(value):
+    if not is_whole_number(value):
         raise bind_error("SS239", "ROWS needs a whole number, written as such", value)
     _require_few(value, "a number of ROWS")
     return int(value.name)
@@ -430,7 +421,7 @@ def _require_few(value: exp.Expr, what: str) -> None:
 
 def _distance(value: exp.Expr) -> int:
     """A distance between values of ORDER BY that are numbers."""
-    if not _is_whole(value):
+    if not is_whole_number(value):
         raise bind_error("SS239", "RANGE over numbers needs a whole number, written as such", value)
     _require_few(value, "the distance of RANGE")
     return int(value.name)

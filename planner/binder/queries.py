@@ -14,13 +14,13 @@ from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.firing import with_emit
 from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
+from sqlstream.planner.binder.scope import names_under
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of
+from sqlstream.planner.fields import Field, Item, Names, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import cast
 from sqlstream.udfs.changes import SetKind
 
@@ -58,11 +58,8 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
     for cte in with_clause.expressions:
         refuse_rest(cte, ("this", "alias"), context)
         relation = bind_relation(cte.this, context)
-        columns = tuple(c.name for c in cte.args["alias"].columns)
-        if columns and len(columns) != len(relation.names):
-            message = f'"{cte.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-            raise bind_error("SS216", message, cte.args["alias"])
-        context = context.with_query(cte.alias, Relation(relation.node, columns or relation.names))
+        names = names_under(cte.args["alias"], cte.alias, relation.names)
+        context = context.with_query(cte.alias, Relation(relation.node, names))
     return context
 
 
@@ -206,7 +203,7 @@ def _with_common_types(branches: Sequence[Branch], operator: str, context: Conte
     names = Names()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
     wanted = tuple(_common_field(name, row) for name, row in zip(wishes, rows, strict=True))
-    return tuple(_cast_to_common(relation, wanted) for relation, _ in branches)
+    return tuple(Project(relation.node, tuple(map(_common_item, relation.fields, wanted))) for relation, _ in branches)
 
 
 def _check_types(
@@ -224,13 +221,8 @@ def _common_field(name: str, fields: Sequence[Field]) -> Field:
     return Field(name, common_type(f.type for f in fields), any(f.nullable for f in fields), time)
 
 
-def _cast_to_common(relation: Relation, wanted: Schema) -> Project:
-    return Project(relation.node, tuple(_common_item(f, w) for f, w in zip(relation.fields, wanted, strict=True)))
-
-
 def _common_item(field: Field, wanted: Field) -> Item:
-    expression = field_of(field.name)
-    value: exp.Expression = (
-        expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
-    )
+    value: exp.Expression = field_of(field.name)
+    if field.type != wanted.type and not wanted.type.is_unknown:
+        value = cast(value, wanted.type)
     return Item(wanted.name, value, wanted.type, wanted.nullable, wanted.time)

@@ -419,8 +419,8 @@ def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again
     elif name == "split_index" and len(operands) == 3 and types.of(operands[1]).name in _INTEGRAL:
         text_, code, index = map(again, operands)
         return called("SPLIT_INDEX", text_, called("CHR", code), index)
-    elif name in ("parse_json", "try_parse_json") and len(operands) == 2:
-        _check_duplicates(node, name, context)
+    elif name in ("parse_json", "try_parse_json") and len(operands) == 2 and operands[1] != exp.false():
+        context.refuse("duplicate keys", node)
     return None
 
 
@@ -487,11 +487,6 @@ def _check_path(node: exp.Expr, name: str, context: Context) -> None:
     elif path.many and name == "json_value":
         hint = "Write JSON_QUERY for all of them, or a number in place of *."
         context.wrong("SS207", f"{upper} gives one value, and a path with [*] leads to many", node, hint)
-
-
-def _check_duplicates(node: exp.Expr, name: str, context: Context) -> None:
-    if node.expressions[1] != exp.false():
-        context.refuse("duplicate keys", node)
 
 
 # --- aggregates over collected rows ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Field, Names, field_of, shown_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, member_type
 
 
@@ -163,6 +163,14 @@ def scope_of(relation: Relation, alias: str | None) -> Scope:
     """The scope of a relation in FROM, whose columns belong to the table ``alias``."""
     pairs = zip(relation.names, relation.fields, strict=True)
     return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))
+
+
+def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The column names that an alias, such as ``AS t (a, b)``, gives, else ``names``. SS216 for a wrong number."""
+    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
+    if columns and len(columns) != len(names):
+        raise bind_error("SS216", f'"{table}" has {counted(len(names), "column")}, not {len(columns)}', alias)
+    return tuple(column.name for column in columns) or tuple(names)
 
 
 # --- the select list ------------------------------------------------------------------------------------------

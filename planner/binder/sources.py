@@ -26,7 +26,13 @@ from sqlstream.planner.binder.hints import (
     refuse_lookup_clause,
     with_hinted_options,
 )
-from sqlstream.planner.binder.joins import WhereConditions, in_order_of_keys, in_order_of_text, stream_join
+from sqlstream.planner.binder.joins import (
+    WhereConditions,
+    in_order_of_keys,
+    in_order_of_text,
+    is_always_true,
+    stream_join,
+)
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -37,7 +43,7 @@ from sqlstream.planner.binder.lookups import (
     lookup_join,
 )
 from sqlstream.planner.binder.process_functions import process_function
-from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.scope import Scope, names_under, scope_of
 from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
@@ -53,7 +59,7 @@ from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT
 
@@ -85,7 +91,8 @@ def bind_from(
     for whole in steps:
         step, pivots = _parted(whole)
         if not isinstance(step, exp.Join):
-            scope = _lateral_view(step, scope, context)
+            refuse_rest(step, ("this", "view", "outer", "alias"), context)
+            scope = correlate(step, step.this, scope, bool(step.args.get("outer")), context)
         elif is_lateral_query(step):
             scope = lateral_join(step, scope, subqueries)
         elif _is_asof(step):
@@ -157,11 +164,6 @@ def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
     return plain, [*(inner or ()), *(own or ())]
 
 
-def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
-    refuse_rest(view, ("this", "view", "outer", "alias"), context)
-    return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
-
-
 # --- one source -----------------------------------------------------------------------------------------------
 
 
@@ -206,12 +208,7 @@ def _unaliased(subquery: exp.Subquery) -> exp.Expr:
 
 def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -> Scope:
     """The scope of a relation under its alias in FROM, and with the alias's column names. SS216 for a wrong number."""
-    alias = source.args.get("alias")
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(relation.names):
-        message = f'"{source.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    names = tuple(c.name for c in columns) or relation.names
+    names = names_under(source.args.get("alias"), source.alias, relation.names)
     return scope_of(Relation(relation.node, names), source.alias or default)
 
 
@@ -456,7 +453,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     side = (join.args.get("side") or "").upper()
     if side not in ("", "LEFT") or (join.args.get("kind") or "").upper() not in _EMPTY | {"OUTER"}:
         raise _refused_join(join)
-    if not _always_true(join.args.get("on")):
+    if not is_always_true(join.args.get("on")):
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     _refuse_but_lookup(right, context)
@@ -475,10 +472,6 @@ def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
         context.refuse("barriers", clauses.barriers.span)
     if clauses.watermark is not None:
         _misplaced_watermark(clauses.watermark, context)
-
-
-def _always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
 
 
 def _refused_join(join: exp.Join) -> SqlStreamError:

@@ -10,18 +10,18 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError, Diagnostic, SqlStreamError
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.nodes import CreateView, Insert, Name, Query, Statement, StatementSet, Use
+from sqlstream.grammar.nodes import CreateView, Insert, Query, Statement, StatementSet, Use
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
 from sqlstream.planner.binder.context import DEFAULT_SETTINGS, BinderSettings, Context, Relation, bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
-from sqlstream.planner.binder.inserts import insert_into, without_partition
+from sqlstream.planner.binder.inserts import insert_into, table_to_write, without_partition
 from sqlstream.planner.binder.ordering import resolve_ranks
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.tables import dead_letter_table
-from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, TimeDomain, View
+from sqlstream.planner.catalog import Catalog, Function, FunctionKind, TimeDomain, View
 from sqlstream.planner.fields import Item
 from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.nodes import Correlate, Filter, Output, Project
@@ -30,7 +30,7 @@ from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import counted
 
 TOO_MANY_OPERATORS = "SS285"
 
@@ -48,7 +48,7 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEF
 @with_room
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS205, SS206, SS216, SS295."""
-    target = _target(statement.target, catalog)
+    target = table_to_write(str(statement.target), statement.target.span, catalog)
     table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:
         raise unsupported.refusal("buckets", statement.target.span)
@@ -183,16 +183,6 @@ def _refuse_clocks_of_two_kinds(plan: StatementSetNode, statements: StatementSet
             "processing time, but a statement set has one clock: make two sets of it."
         )
         raise unsupported.refusal("mixed time", statements.span, detail)
-
-
-def _target(name: Name, catalog: Catalog) -> Table:
-    match catalog.relation(str(name)):
-        case Table() as table:
-            return table
-        case View():
-            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', name.span)
-    hint = did_you_mean(str(name), catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
-    raise bind_error("SS202", f'table "{name}" does not exist', name.span, hint)
 
 
 # --- 'sqlstream.functions.on-error' ---------------------------------------------------------------------------

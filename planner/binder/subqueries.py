@@ -16,16 +16,15 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, of_no_rows
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
+from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.joins import join_sides as join_of
-from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
-from sqlstream.planner.binder.ordering import check_order
-from sqlstream.planner.binder.scope import Scope, Selected, Visible
+from sqlstream.planner.binder.ordering import check_order, sorted_by
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
 from sqlstream.planner.expressions import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
 from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.nodes import Filter, extended
-from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
@@ -376,7 +375,7 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
     side, on = join.text("side").upper(), join.args.get("on")
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not _is_always_true(on):
+    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not is_always_true(on):
         raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
     limited = _limited_select(lateral.this, subqueries)
     rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
@@ -391,23 +390,10 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     if fills:
         there = joined.find(rows.reference("there").name)[0].field
         joined, fields = _with_values_of_no_rows(joined, fields, limited.select, there, subqueries)
-    shown = _lateral_names(lateral, names[:own])
+    shown = names_under(lateral.args.get("alias"), lateral.alias, names[:own])
     alias = lateral.alias or None
     visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
     return Scope(joined.node, (*scope.columns, *visible))
-
-
-def _is_always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
-
-
-def _lateral_names(lateral: exp.Expr, names: tuple[str, ...]) -> tuple[str, ...]:
-    alias = lateral.args.get("alias")
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(names):
-        message = f'"{lateral.alias}" has {counted(len(names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    return tuple(column.name for column in columns) or names
 
 
 # --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------
@@ -442,9 +428,9 @@ def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def _whole_number(clause: exp.Expr | None) -> int | None:
     value = clause.expression if clause is not None else None
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit() and len(value.name) < 10
-    assert value is not None or not plain
-    count = int(value.name) if plain and value is not None else None
+    if value is None or not is_whole_number(value) or len(value.name) > 9:
+        return None
+    count = int(value.name)
     return None if count == 0 and isinstance(clause, exp.Limit) else count
 
 
@@ -454,17 +440,12 @@ def _with_first_rows(rows: SubqueryRows, limited: _LimitedSelect, at: exp.Expr, 
         detail = "With LIMIT it may read columns of the query around it in equalities alone."
         raise unsupported.refusal("correlated subquery", span_of(at), detail)
     fields = rows.values[len(rows.values) - len(limited.order) :]
-    order = tuple(map(_order_column, limited.order, (field.name for field in fields)))
+    order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
     check_order(order, rows.node, at)
     assert limited.last is not None
     keys = tuple(field.name for field in rows.keys)
     node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
     return replace(rows, node=check_changes(node, subqueries.context, at))
-
-
-def _order_column(ordered: exp.Expr, field: str) -> Sorted:
-    descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-    return Sorted(field, descending, not descending if first is None else bool(first))
 
 
 # --- its aggregates over no rows ------------------------------------------------------------------------------

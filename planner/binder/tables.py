@@ -47,9 +47,10 @@ def bind_table(create: CreateTable, catalog: Catalog) -> Table:
     options = dict(_pairs(create.options, context))
     columns = _columns(create, context)
     watermark = _watermark(create.watermark, columns, context) if create.watermark else None
-    columns = tuple(_with_time(c, watermark) for c in columns)
+    if watermark is not None:
+        columns = tuple(replace(c, time=TimeDomain.EVENT) if c.name == watermark.column else c for c in columns)
     _check_primary_key(create, columns, context)
-    key = _spelled(create.primary_key, columns)
+    key = tuple(c.name for name in create.primary_key if (c := _find(name, columns)) is not None)
     columns = tuple(replace(c, nullable=False) if c.name in key else c for c in columns)
     changelog = _changelog(create.options, options.get("connector", ""), context)
     connector = options.pop("connector", "")
@@ -205,12 +206,6 @@ def _is_column(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Column) and not node.table and node.name.casefold() == name.casefold()
 
 
-def _with_time(column: Column, watermark: Watermark | None) -> Column:
-    if watermark is not None and column.name == watermark.column:
-        return replace(column, time=TimeDomain.EVENT)
-    return column
-
-
 def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context: Context) -> None:
     for name in create.primary_key:
         column = _find(name, columns)
@@ -222,11 +217,6 @@ def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context
     keys = [n.casefold() for n in create.primary_key]
     if len(set(keys)) < len(keys):
         context.wrong("SS215", "PRIMARY KEY names a column twice", create.span)
-
-
-def _spelled(names: Iterable[str], columns: tuple[Column, ...]) -> tuple[str, ...]:
-    columns_named = (_find(n, columns) for n in names)
-    return tuple(c.name for c in columns_named if c is not None)
 
 
 def _find(name: str, columns: tuple[Column, ...]) -> Column | None:

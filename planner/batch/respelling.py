@@ -12,24 +12,23 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
 from sqlstream.planner.batch.unnested import Unnested
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.asof_joins import NO_MATCH
+from sqlstream.planner.binder.calls import expanded
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import quoted_name
-from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
-from sqlstream.planner.binder.quantified import spelled_out
-from sqlstream.planner.binder.respelling import respelled
-from sqlstream.planner.binder.sql_functions import expanded
+from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
+from sqlstream.planner.binder.respelling import respelled, spelled_out
+from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.fields import Field, Schema
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
-from sqlstream.planner.naming import shown_name
-from sqlstream.planner.rewriting import asked_of, over_children
+from sqlstream.planner.expressions import asked_of, over_children
+from sqlstream.planner.fields import Field, Schema, shown_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
@@ -125,8 +124,8 @@ class _Respelling:
             call = call.this
         for wrapper in reversed(wrappers):
             copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
-        told = any(isinstance(told_by, TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
-        return with_null_treatment(copy, self._context) if told or spark_name(plain) in DEFAULTS else copy
+        told = any(isinstance(told_by, NULL_TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
+        return with_null_treatment(copy, self._context) if told or spark_name(plain) in NULL_DEFAULTS else copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
         return copy if child is inner else self.of(child)
@@ -157,7 +156,7 @@ class _Respelling:
     def _asof(self, join: exp.Join) -> exp.Expr:
         if nearest(join) is None:
             message = "ASOF JOIN does not tell which of the values that it compares is of the right side"
-            self._context.wrong(NO_MATCH, message, join, _NAME_THE_SIDES)
+            self._context.wrong(NO_COMPARISON, message, join, _NAME_THE_SIDES)
             return over_children(join, self.of)
         named = join.this.name if isinstance(join.this, exp.Table) else ""
         conditions = [self.of(join.args[key]) for key in ("on", "match_condition") if join.args.get(key) is not None]
@@ -235,7 +234,7 @@ def _aliased(spelled: exp.Expr, written: exp.Expr) -> exp.Expr:
     if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
         return spelled
     name = spark_name(written) if isinstance(written, exp.Func) else None
-    if name is not None and kind_of(name) is SparkFunctionKind.GENERATOR:
+    if name is not None and kind_of(name) is BuiltinKind.GENERATOR:
         return spelled
     return exp.Alias(this=spelled, alias=exp.to_identifier(shown_name(written), quoted=True))
 
@@ -250,7 +249,7 @@ def _is_aggregate(node: exp.Expr) -> bool:
     if not isinstance(node, (exp.Func, *AGGREGATE_WRAPPERS)):
         return False
     name = spark_name(_plain(node))
-    return name is not None and kind_of(name) is SparkFunctionKind.AGGREGATE
+    return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
 
 
 def _in_parentheses(query: exp.Expr) -> exp.Expr:

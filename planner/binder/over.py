@@ -14,29 +14,27 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import Span
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.processing_time import with_processing_time
-from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.binder.select_list import Selected
-from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
+from sqlstream.planner.binder.respelling import COLLECTING
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item
-from sqlstream.planner.folding import folded
-from sqlstream.planner.functions import flink_names
-from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
+from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
+from sqlstream.planner.fields import Item, Names
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.operators.updating_over import UpdatingOver
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -81,7 +79,7 @@ def with_overs(
     plain = [condition for condition in conditions if not has_subquery(condition)]
     if plain:
         filtered = Filter(above.node, bind_condition(conjunction(plain), above, context, ClauseContext("QUALIFY")))
-        above = above.over(bounded(filtered, context, qualify))
+        above = above.over(filter_rank(filtered, context, qualify))
     return above, replaced, [condition for condition in conditions if has_subquery(condition)]
 
 
@@ -225,7 +223,7 @@ class _Binding:
     ) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
-            if called in flink_names.AGGREGATE:
+            if called in COLLECTING:
                 detail = f"{called.upper()} is made of all rows of a group: use it with GROUP BY."
                 raise unsupported.refusal("over function", span_of(call), detail)
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
@@ -269,11 +267,9 @@ class _Binding:
         return exp.Anonymous(this=called, expressions=arguments)
 
     def _not_over(self, call: exp.Expr, called: str) -> Exception:
-        if kind_of(called) is SparkFunctionKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        if kind_of(called) is BuiltinKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
             detail = (
-                f"It is {called.upper()}."
-                if kind_of(called) is SparkFunctionKind.WINDOW
-                else "It is one with IGNORE NULLS."
+                f"It is {called.upper()}." if kind_of(called) is BuiltinKind.WINDOW else "It is one with IGNORE NULLS."
             )
             return unsupported.refusal("over function", span_of(call), detail)
         hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE."

@@ -13,13 +13,13 @@ from sqlglot import exp
 
 from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
-from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
+from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
-from sqlstream.planner.binder.settings import EmitSettings
+from sqlstream.planner.binder.context import BinderSettings
+from sqlstream.planner.expressions import conjuncts
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder
-from sqlstream.planner.rewriting import conjuncts
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.planner.rules.push_lookup_filters import comparisons
 from sqlstream.plans import emit_settings, plan_of
@@ -125,7 +125,7 @@ def test_settings_are_the_defaults_of_clause_and_hint():
     assert own == replace(defaults, order=Order.ORDERED, capacity=1)
     synchronous = options(f"SELECT * {JOIN} ON c.id = o.y")
     assert synchronous == replace(defaults, asynchronous=False, order=Order.ORDERED)
-    assert EmitSettings().lookup == LookupOptions()
+    assert BinderSettings().lookup == LookupOptions()
 
 
 def test_a_printed_hint_is_read_again():

@@ -12,9 +12,11 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.aggregate_calls import NOT_EXECUTED, PICKS, CallParts, parts_of, prepared, values_and_constants
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
@@ -25,22 +27,13 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.physical.aggregate_arguments import (
-    NOT_EXECUTED,
-    PICKS,
-    CallParts,
-    parts_of,
-    prepared,
-    values_and_constants,
-)
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK
@@ -217,3 +210,9 @@ def grouping_id(node: Grouped) -> list[Column]:
     ids = (sum(bit << i for i, bit in enumerate(row)) for row in bits)
     array = f"array({', '.join(f'{i}L' for i in ids)})"
     return [F.expr(f"{array}[{quoted(SET)}]").alias(node.grouping_id)]
+
+
+KERNELS: Lowerings = {
+    GroupAggregate: run_group_aggregate,
+}
+"""The operators here, as kernels per key group."""

@@ -13,7 +13,6 @@ from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, Stru
 from sqlglot import exp
 
 from sqlstream.planner.fields import Field
-from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.inputs import (
     Files,
     InputField,
@@ -27,10 +26,11 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
@@ -276,3 +276,13 @@ def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataF
     return joined(
         node, step, sides, WindowJoinKernel(node.kind, result_sides, left.keys, null_safe, condition_of(node)), context
     )
+
+
+KERNELS: Lowerings = {
+    AsofJoin: run_asof_join,
+    IntervalJoin: run_interval_join,
+    RegularJoin: run_regular_join,
+    TemporalJoin: run_temporal_join,
+    WindowJoin: run_window_join,
+}
+"""The operators here, as kernels per key group."""

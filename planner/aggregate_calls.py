@@ -1,0 +1,206 @@
+"""The arguments of an aggregate call: what it reads of rows, and what is constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.planner.expressions import node_of
+from sqlstream.planner.fields import Item, Schema
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.type_inference import call_arguments
+
+NOT_EXECUTED = "SS395"
+
+# How many arguments are columns, where not all are; the others are constants.
+_COLUMNS = {
+    "listagg": 1,
+    "string_agg": 1,
+    "approx_count_distinct": 1,
+    "approx_percentile": 1,
+    "percentile_approx": 1,
+    "percentile": 1,
+    "percentile_cont": 0,
+    "percentile_disc": 0,
+    "mode": 1,
+    "first": 1,
+    "first_value": 1,
+    "last": 1,
+    "last_value": 1,
+    "any_value": 1,
+}
+PICKS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+_TEXTS = frozenset({"listagg", "string_agg"})
+# The value that these aggregate stands in ORDER BY.
+_ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
+
+
+# --- the parts of a call --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CallParts:
+    """A call without its wrappers. ``values`` are its arguments, without DISTINCT and ORDER BY.
+
+    ``nulls`` is IgnoreNulls or RespectNulls where the call says it.
+    """
+
+    call: exp.Expression
+    values: list[exp.Expression]
+    condition: exp.Expression | None
+    order: tuple[exp.Ordered, ...]
+    distinct: bool
+    nulls: type[exp.Expression] | None
+
+    def ignoring_nulls(self, ignored: bool) -> CallParts:
+        return replace(self, nulls=exp.IgnoreNulls) if ignored else self
+
+
+def read_by(item: Item) -> Iterator[exp.Expression]:
+    """The values that an aggregate's kernel reads of each row: arguments, condition, ORDER BY.
+
+    UnsupportedError SS395 for arguments that must be constants.
+    """
+    parts = parts_of(item.expression)
+    called = spark_name(parts.call)
+    if called is None or kind_of(called) is None:  # a function of the user's, whose arguments are cast
+        yield from (exp.cast(value.copy(), exp.DataType.Type.UNKNOWN) for value in parts.values)
+    else:
+        values, _ = values_and_constants(called, parts)
+        yield from prepared(called, values, binary=item.type.name == "BINARY")
+    yield from [parts.condition] if parts.condition is not None else []
+    yield from (node_of(ordered.this) for ordered in parts.order)
+
+
+def parts_of(expression: exp.Expression) -> CallParts:
+    condition: exp.Expression | None = None
+    order: list[exp.Ordered] = []
+    nulls: type[exp.Expression] | None = None
+    call = expression
+    while isinstance(call, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+        match call:
+            case exp.Filter():
+                condition = call.expression.this
+            case exp.WithinGroup():
+                order = list(call.expression.expressions)
+            case _:
+                nulls = type(call)
+        call = node_of(call.this)
+    values: list[exp.Expression] = []
+    for argument in map(node_of, call_arguments(call)):
+        inner_values, inner_order = _unwrapped(argument)
+        values += inner_values
+        order += inner_order
+    return CallParts(call, values, condition, tuple(order), call.find(exp.Distinct) is not None, nulls)
+
+
+def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp.Ordered]]:
+    """The values of an argument, and its ORDER BY."""
+    match argument:
+        case exp.Distinct():
+            inner = [_unwrapped(node_of(e)) for e in argument.expressions]
+            return [v for i in inner for v in i[0]], [o for i in inner for o in i[1]]
+        case exp.Order():
+            return _unwrapped(node_of(argument.this))[0], list(argument.expressions)
+    return [argument], []
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expression], tuple[object, ...]]:
+    if called == "count" and all(isinstance(v, (exp.Star, exp.Literal)) for v in parts.values) and not parts.distinct:
+        return [], ()
+    count = _COLUMNS.get(called, len(parts.values))
+    if called in _ORDERED_VALUE and parts.order:
+        return [node_of(parts.order[0].this)], tuple(_constant(called, v) for v in parts.values)
+    if called == "percentile" and len(parts.values) > 2:
+        value, percentages, *frequency = parts.values
+        return [value, *frequency], (_constant(called, percentages),)
+    return parts.values[:count], tuple(_constant(called, v) for v in parts.values[count:])
+
+
+def _constant(called: str, expression: exp.Expression) -> object:
+    match expression:
+        case exp.Literal():
+            return expression.name if expression.is_string else float(expression.name)
+        case exp.Boolean():
+            return bool(expression.this)
+        case exp.Null():
+            return None
+        case exp.Array():
+            return tuple(_constant(called, node_of(e)) for e in expression.expressions)
+        case exp.Paren():
+            return _constant(called, node_of(expression.this))
+        case exp.Cast():
+            return _constant(called, node_of(expression.this))
+    message = f'an argument of "{called}" must be a constant, not {expression.sql(dialect="spark")}'
+    raise UnsupportedError(NOT_EXECUTED, message, hint="Write it as a literal.")
+
+
+def prepared(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
+    """The arguments as the kernel takes them."""
+    if called in _TEXTS and not binary:
+        return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
+    if called == "approx_count_distinct":
+        return [_hashed(v) for v in values]
+    return values
+
+
+def _hashed(value: exp.Expression) -> exp.Expression:
+    """The hash that Spark's HyperLogLog++ takes; NULL for NULL."""
+    hashed = exp.Anonymous(this="xxhash64", expressions=[value.copy()])
+    return exp.Case(ifs=[exp.If(this=value.copy().is_(exp.null()).not_(), true=hashed)])
+
+
+# --- what calls see of the order of rows ----------------------------------------------------------------------
+
+ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
+                     "string_agg", "mode"})  # fmt: skip
+"""Aggregates that see the order of rows."""
+
+_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
+
+_ORDERED_BY_TIES = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
+"""Aggregates that see the order of rows where these tie, repeat or are summed up in sketches."""
+
+
+def sees_order(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call depends on the order of arrival, and for users' functions."""
+    calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
+    return bool(calls) or expression.find(exp.Anonymous) is not None
+
+
+def sees_ties(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call depends on the order in which rows arrived that tie or repeat."""
+    return any(spark_name(call) in _ORDERED_BY_TIES for call in expression.find_all(exp.Func))
+
+
+def lists_in_arrival_order(call: exp.Expr) -> str | None:
+    """The name of an aggregate that lists values in the order of arrival; None for others."""
+    inner = call
+    while isinstance(inner, AGGREGATE_WRAPPERS):
+        inner = inner.this
+    name = spark_name(inner) if isinstance(inner, exp.Func) else None
+    return name if name in _LISTS else None
+
+
+def types_of_aggregate(aggregate: Item, rows: Schema) -> str:
+    """The type of an aggregate and those of what it reads of its rows."""
+    types = {f.name: f.type for f in rows}
+    read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
+    return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)
+
+
+_CHAINABLE = (exp.Avg, exp.Count, exp.Max, exp.Min, exp.Sum)
+
+
+def reads_plain_column(call: exp.Expression) -> bool:
+    """True for calls that read one column as it is, or only count rows."""
+    arguments = list(call.iter_expressions())
+    counts = isinstance(call, exp.Count) and isinstance(call.this, exp.Star | exp.Literal)
+    return isinstance(call, _CHAINABLE) and len(arguments) == 1 and (counts or isinstance(call.this, exp.Column))

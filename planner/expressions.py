@@ -1,0 +1,262 @@
+"""Expressions of plans: read, rewritten, and written as SQL."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TypeVar
+
+from sqlglot import exp
+
+from sqlstream.functions.catalogue import FUNCTIONS, kind_of
+from sqlstream.grammar.dialect import SqlStream
+from sqlstream.grammar.trees import balanced
+from sqlstream.planner.functions.calls import spark_name
+
+N = TypeVar("N", bound=exp.Expr)
+
+_VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.volatile)
+"""Functions that give another result at every call."""
+
+
+def node_of(expression: exp.Expr) -> exp.Expression:
+    """sqlglot annotates operands with a mixin of its nodes; each is an Expression."""
+    assert isinstance(expression, exp.Expression)
+    return expression
+
+
+def columns_of(expression: exp.Expr) -> set[str]:
+    """The fields that an expression reads."""
+    return {c.name for c in expression.find_all(exp.Column)}
+
+
+def own_expressions(select: exp.Select) -> Iterator[exp.Expr]:
+    """What stands in the SELECT but not in a query inside it, which binds by itself: walked with every query around it,
+    nested queries would take a time that is quadratic in their depth.
+    """
+    return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
+
+
+def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of the node whose children are what ``change`` makes of its own; types are copied.
+
+    All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
+    """
+
+    def changed(value: object) -> object:
+        if not isinstance(value, exp.Expr):
+            return value
+        return value.copy() if isinstance(value, exp.DataType) else change(value)
+
+    copy = type(node)()
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
+    for key, value in node.args.items():
+        copy.set(key, [changed(v) for v in value] if isinstance(value, list) else changed(value))
+    return copy
+
+
+def with_args(node: N, **args: object) -> N:
+    """A copy with other ``args``, which shares all others with the node: whoever reads it must not change them."""
+    copy = type(node)()
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
+    copy.args = dict(node.args)
+    for key, value in args.items():
+        copy.set(key, value)
+    return copy
+
+
+def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy in which ``rule`` has replaced expressions, outer ones first; what it returns is not looked into."""
+
+    def change(node: exp.Expr) -> exp.Expr:
+        changed = rule(node)
+        return changed if changed is not node else over_children(node, change)
+
+    return change(expression)
+
+
+def fitted(value: exp.Expression) -> exp.Expression:
+    """The expression in place of a field: in parentheses unless it is a name or a call."""
+    return exp.Paren(this=value) if isinstance(value, (exp.Binary, exp.Unary, exp.Between, exp.In)) else value
+
+
+def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
+    """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in values:
+            return node
+        return fitted(values[node.name].copy())
+
+    return node_of(rewritten(expression, value))
+
+
+def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
+    """The operands of AND, in order."""
+    operands: list[exp.Expression] = []
+    waiting = [condition]
+    while waiting:
+        match waiting.pop():
+            case exp.And() as both:
+                waiting += (both.right, both.left)
+            case exp.Paren(this=exp.And() as inner):
+                waiting.append(inner)
+            case operand:
+                operands.append(node_of(operand))
+    return operands
+
+
+def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
+    """AND of one or more conditions, as the parser makes it of them."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
+
+
+def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
+    """Two conjunctions as one, whose operands are not looked at: see ``with_balanced_condition``."""
+    return exp.And(this=_operand(left), expression=_operand(right))
+
+
+def _operand(condition: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
+
+
+def has_subquery(expression: exp.Expr) -> bool:
+    """True also of VALUES, which IN takes for a subquery, and of a query itself."""
+    return expression.find(exp.Query, exp.Values) is not None
+
+
+def asked_of(node: exp.In) -> exp.Expr | None:
+    """The subquery of IN, as a part of which the parser lists VALUES; None where it compares with values alone."""
+    listed = node.expressions
+    return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
+
+
+def is_repeatable(expression: exp.Expr) -> bool:
+    """True where evaluating twice gives the same and runs no code of the user."""
+    return all(map(is_repeatable_alone, expression.walk()))
+
+
+def is_repeatable_alone(node: exp.Expr) -> bool:
+    """``is_repeatable`` without what is inside the expression."""
+    name = spark_name(node) if isinstance(node, exp.Func) else None
+    return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and not _is_builtin(node))
+
+
+def _is_builtin(call: exp.Anonymous) -> bool:
+    return kind_of(call.name) is not None
+
+
+# --- as SQL ---------------------------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+def sql(expression: exp.Expr) -> str:
+    """SQL with backticks only where a name needs them."""
+    if isinstance(expression, exp.Column) and len(expression.parts) == 1:  # most of a plan, the same few over and over
+        return _field(expression.name)
+    return _spelled(expression.copy())
+
+
+@lru_cache(4096)
+def _field(name: str) -> str:
+    return _spelled(exp.column(name, quoted=True))
+
+
+def _spelled(own: exp.Expr) -> str:
+    """The SQL of an expression that nobody else has."""
+    for identifier in own.find_all(exp.Identifier):
+        if _PLAIN.fullmatch(identifier.name):
+            identifier.set("quoted", False)
+    return own.sql(SqlStream, comments=False, copy=False)
+
+
+# --- constant parts of expressions, computed where SQL's NULLs, types and overflows cannot make a difference -----
+
+
+_INT_LIMIT = 2**31
+_INT_DIGITS = 10
+
+_ARITHMETIC = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
+_COMPARISONS = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+
+
+def folded(expression: exp.Expr) -> exp.Expression:
+    """A copy with constant parts computed."""
+    return node_of(_fold(over_children(expression, folded)))
+
+
+def _fold(node: exp.Expr) -> exp.Expr:
+    match node:
+        case exp.Paren(this=exp.Column() | exp.Literal() | exp.Boolean() | exp.Paren() as inner):
+            return inner
+        case exp.Not(this=exp.Boolean() as inner):
+            return exp.Boolean(this=not inner.this)
+        case exp.And() | exp.Or():
+            return _logic(node)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _arithmetic(node)
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            return _comparison(node)
+    return node
+
+
+def _logic(node: exp.Connector) -> exp.Expr:
+    """``x AND TRUE`` is x and ``x AND FALSE`` is FALSE, also for NULL; OR the other way round."""
+    neutral = isinstance(node, exp.And)
+    if is_boolean(node.left, neutral):
+        return node.right
+    if is_boolean(node.right, neutral):
+        return node.left
+    if is_boolean(node.left, not neutral) or is_boolean(node.right, not neutral):
+        return exp.Boolean(this=not neutral)
+    return node
+
+
+def _arithmetic(node: exp.Binary) -> exp.Expr:
+    """Of two INT literals whose result is an INT, so that neither the type nor an overflow error changes."""
+    values = _integers(node)
+    if values is None:
+        return node
+    result = _ARITHMETIC[type(node)](*values)
+    if not -_INT_LIMIT < result < _INT_LIMIT:
+        return node
+    literal = exp.Literal.number(abs(result))
+    return exp.Neg(this=literal) if result < 0 else literal
+
+
+def _comparison(node: exp.Binary) -> exp.Expr:
+    values = _integers(node)
+    return node if values is None else exp.Boolean(this=_COMPARISONS[type(node)](*values))
+
+
+def _integers(node: exp.Binary) -> tuple[int, int] | None:
+    left, right = _integer(node.left), _integer(node.right)
+    return None if left is None or right is None else (left, right)
+
+
+def _integer(node: exp.Expr) -> int | None:
+    if isinstance(node, exp.Neg):
+        inner = _integer(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        digits = node.name.lstrip("0") or "0"  # Python reads no number of thousands of digits
+        return value if len(digits) <= _INT_DIGITS and (value := int(digits)) < _INT_LIMIT else None
+    return None
+
+
+def is_boolean(node: exp.Expr, value: bool) -> bool:
+    return isinstance(node, exp.Boolean) and node.this is value

@@ -1,0 +1,232 @@
+"""What joins of two streams have in common: their sides, what must be equal, and the kinds of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.join_conditions import PairCondition, pair_condition
+from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
+from sqlstream.planner.properties import ArrivalOrder, FieldsRead
+from sqlstream.udfs.joins import JoinKind
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Expressions of one type, over the fields of the left and of the right side. ``null_safe``: NULL equals NULL."""
+
+    left: exp.Expression
+    right: exp.Expression
+    null_safe: bool = False
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Rows of ``left`` beside those of ``right`` that match: all of ``equal`` are, and ``condition`` is true.
+
+    No field of one side has the name of one of the other. ``condition``: over the fields of both, for kinds that tell
+    rows without a partner; what else inner joins ask for is a filter above. Schema: the fields of the left side, then,
+    but for SEMI and ANTI, of the right; those of a side that may be missing are nullable.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    equal: tuple[Equality, ...]
+    condition: exp.Expression | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    @cached_property
+    def decided(self) -> PairCondition | None:
+        """How kernels decide ``condition``."""
+        if self.condition is None:
+            return None
+        return pair_condition(self.condition, self.left.schema, self.right.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        left, right = self.kind.padded
+        if not self.kind.pairs:
+            return self.left.schema
+        return (*_fields(self.left, nullable=right), *_fields(self.right, nullable=left))
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of both sides that decide about matches."""
+        values = [side for equality in self.equal for side in (equality.left, equality.right)]
+        return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    @property
+    def keeps_state(self) -> bool:
+        return True
+
+    @property
+    @cached_per_node
+    def arrival_order(self) -> ArrivalOrder:
+        return ArrivalOrder.MIXED
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> frozenset[frozenset[str]]:
+        """Those of one side where the other has at most one partner for each of its rows; else pairs of both."""
+        left, right = self.left.unique_keys, self.right.unique_keys
+        if not self.kind.pairs:
+            return left
+        one_left, one_right = (_is_unique(keys, self, side) for side, keys in enumerate((left, right)))
+        pads_left, pads_right = self.kind.padded
+        unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
+        if pads_left and pads_right:  # or rows of both sides without a partner may be NULL in all of the key
+            present = {field.name for side in self.inputs for field in side.schema if not field.nullable}
+            unique = {key for key in unique if key & present}
+        if one_right and not pads_right:
+            unique |= left
+        if one_left and not pads_left:
+            unique |= right
+        return frozenset(unique)
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> frozenset[frozenset[str]]:
+        """UNSAFE where the join key of a row changes: what its old and its new key group emit comes in no order."""
+        return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
+
+    def stays_together(self, key: frozenset[str], side: int) -> bool:
+        """Do rows of a side that have equal values of ``key`` meet in one key group?"""
+        below = self.inputs[side]
+        if below.changelog_mode == APPEND_ONLY or not key & below.field_names:
+            return True
+        equal = [(equality.left, equality.right)[side] for equality in self.equal]
+        return all(isinstance(value, exp.Column) and value.name in key for value in equal)
+
+    @property
+    def consumer_name(self) -> str:
+        return f"the {self.kind.value} JOIN"
+
+    @property
+    def producer_name(self) -> str:
+        return self.consumer_name
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    def pruned(self, required: FieldNames) -> Node:
+        return self.pruned_below(required | self.read)
+
+    def pruned_below(self, needed: FieldNames) -> Node:
+        """The join over inputs with no more than the fields that are needed of them, one at least."""
+        left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
+        return replace(self, left=left, right=right)
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE for a side that may be missing, whose fields are NULL above only; where both can be, for either."""
+        return self._side_read(read) is not None
+
+    def _side_read(self, read: set[str]) -> int | None:
+        """The only side that is read, whose rows come out with a partner or not at all otherwise."""
+        pads_left, pads_right = self.kind.padded
+        if read and read <= self.left.field_names and not pads_right:
+            return 0
+        return 1 if read and self.kind.pairs and read <= self.right.field_names and not pads_left else None
+
+    def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
+        sides = [self._side_read(columns_of(condition)) for condition in conditions]
+        left, right = (
+            push(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
+            for number, side in enumerate(self.inputs)
+        )
+        return replace(self, left=left, right=right)
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    @property
+    def port_count(self) -> int:
+        return 2
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        return self.fields_of_side(port)
+
+    def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
+        """What the exchange of a side reads, with its ``time`` if the join looks at that."""
+        equal = [(equality.left, equality.right)[port] for equality in self.equal]
+        operands = [operand for _, operand in self.decided.columns[port]] if self.decided is not None else []
+        if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
+            return None
+        keys = tuple(value.name for value in equal)
+        return FieldsRead(tuple(dict.fromkeys([*keys, *(f.name for f in self.inputs[port].schema)])), keys, time)
+
+    @property
+    def depends_on_arrival_order(self) -> bool:
+        """Of rows that are only added the pairs are the same in any order."""
+        return any(side.changelog_mode != APPEND_ONLY for side in self.inputs)
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return tuple(sql(equality.left) for equality in self.equal)
+
+    @property
+    def columnar_only_clause(self) -> str | None:
+        return "a join of streams"
+
+    # --- texts and state --------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        return {**self.left.column_provenance, **self.right.column_provenance}
+
+    @property
+    def equalities_text(self) -> list[str]:
+        """What must be equal, and the rest of the condition, each as SQL."""
+        equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in self.equal]
+        if self.condition is None:
+            return equal
+        rest = sql(self.condition)
+        return [*equal, f"({rest})" if equal and isinstance(self.condition, exp.Or) else rest]
+
+    def join_facts(self) -> Iterator[tuple[str, str]]:
+        """What the state of every join depends on."""
+        left, right = self.left.column_provenance, self.right.column_provenance
+        yield "kind", self.kind.value
+        equal = (f"{traced(e.left, left)} {_operator(e)} {traced(e.right, right)}" for e in self.equal)
+        yield "equal", ", ".join(equal) or "nothing"
+        if self.condition is not None:
+            of_left, of_right = (
+                {name: f"{side}.{text}" for name, text in names.items()}
+                for side, names in (("left", left), ("right", right))
+            )
+            yield "condition", traced(self.condition, {**of_left, **of_right})
+        yield "columns of the left side", self.left.rows_fact
+        yield "columns of the right side", self.right.rows_fact
+
+
+def _fields(side: Node, *, nullable: bool) -> Schema:
+    return tuple([f if f.nullable else replace(f, nullable=True) for f in side.schema]) if nullable else side.schema
+
+
+def timeless(field: Field) -> Field:
+    """The field as no time attribute."""
+    return field if field.time is None else replace(field, time=None)
+
+
+def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
+    """Do the equalities find at most one row of a side?"""
+    equal = [(equality.left, equality.right)[side] for equality in node.equal]
+    names = {value.name for value in equal if isinstance(value, exp.Column)}
+    return any(key <= names for key in keys)
+
+
+def _operator(equality: Equality) -> str:
+    return "<=>" if equality.null_safe else "="

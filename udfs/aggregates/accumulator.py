@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.row_kinds import retracted_rows
 
 Columns = tuple[pa.Array, ...]
 
@@ -158,7 +158,7 @@ class Batch:
     @cached_property
     def by_kind(self) -> tuple[Batch, Batch | None]:
         """The rows that come, and those that go; None for none of these."""
-        gone = gone_of(self._rows)
+        gone = retracted_rows(self._rows)
         return (self, None) if gone is None else (self._where(~gone), self._where(gone))
 
     def _where(self, chosen: np.ndarray) -> Batch:

@@ -42,7 +42,7 @@ class Aggregates:
 
     ``updating``: the kind of each row stands in ROW_KIND, and those that go are taken out again, from whatever call.
     Where a result shows the order of rows, a row takes the place of the last one with the same arguments and the same
-    values of ``told_by``. Rows that are equal so must be in one part, if parts are merged in any order.
+    values of ``identified_by``. Rows that are equal so must be in one part, if parts are merged in any order.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -50,7 +50,7 @@ class Aggregates:
     by_number: bool = False
     retracting: bool = False
     updating: bool = False
-    told_by: tuple[str, ...] = ()
+    identified_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
@@ -145,7 +145,7 @@ class Aggregates:
     def _plans(self) -> tuple[Plan, ...]:
         by_number, retracting = self.by_number, self.retracting
         if self.updating:
-            return tuple(plan_over_changes(c, self.input, self.told_by, by_number=by_number) for c in self.calls)
+            return tuple(plan_over_changes(c, self.input, self.identified_by, by_number=by_number) for c in self.calls)
         return tuple(plan_of(c, self.input, by_number=by_number, retracting=retracting) for c in self.calls)
 
     @cached_property

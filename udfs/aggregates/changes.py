@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
 from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members, numbered
-from sqlstream.udfs.row_kinds import by_id, retracts, unmatched
+from sqlstream.udfs.row_kinds import by_id, is_retraction, unmatched
 
 Indices = np.ndarray
 
@@ -67,7 +67,7 @@ class NetRows(Accumulator):
     def lift(self, batch: Batch) -> Columns:
         selection = batch.select(self.source)
         *values, kinds = selection.columns
-        times = np.where(retracts(kinds), -1, 1)
+        times = np.where(is_retraction(kinds), -1, 1)
         return self._net(tuple(values), times, selection.groups)
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:

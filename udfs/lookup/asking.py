@@ -70,7 +70,7 @@ class Asker:
         self._opening_s = max(seconds, OPENING_S)
         patience = max(seconds, BACKGROUND_S)
         self._left: Deadlines[KeyRequest] = Deadlines(loop, patience, self._background_expired)
-        self._left_over = LeftOver(patience, loop.time)
+        self._left_over = UnclaimedOutcomes(patience, loop.time)
         self._unwatched = Meter()
 
     # --- what is asked ----------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ MOST = 10_000
 """The most outcomes that are kept: rows may wait in another process by now, and never take theirs from here."""
 
 
-class LeftOver:
+class UnclaimedOutcomes:
     """Outcomes by key, each for ``seconds``."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:

@@ -96,8 +96,8 @@ class Asked(NamedTuple):
     columns: Sequence[str]
     shape: AnswerShape
     identity: Identity | None
-    tells_errors: bool
-    tells_deferred: bool
+    has_error_column: bool
+    has_deferred_column: bool
 
 
 class LookupBatch:
@@ -151,9 +151,9 @@ class LookupBatch:
             outcomes, places = step.of(rows)
             row_indices = pa.array(places)
             columns.append(asked.shape.lists([outcome.rows for outcome in outcomes]).take(row_indices))
-            if asked.tells_errors:
+            if asked.has_error_column:
                 columns.append(pa.array([outcome.error for outcome in outcomes], pa.string()).take(row_indices))
-            if asked.tells_deferred:
+            if asked.has_deferred_column:
                 columns.append(pa.array([outcome.deferred for outcome in outcomes], pa.bool_()).take(row_indices))
         columns.append(pa.nulls(columns_of_rows.num_rows, schema.field(len(schema) - 1).type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome
@@ -43,7 +43,7 @@ class DeferredLookups(Kernel):
     step: LookupStep
     input: pa.Schema
     time: str | None = None
-    remembered: Remembered | None = None
+    remembered: StoredResults | None = None
 
     def __post_init__(self) -> None:
         assert self.step.deferred in self.input.names, "the input says which rows are deferred"
@@ -188,10 +188,10 @@ def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbe
 
 
 @dataclass(frozen=True)
-class RememberedLookups(Kernel):
+class RetractableLookups(Kernel):
     """Rows with their answers; those that retract others have none."""
 
-    remembered: Remembered
+    remembered: StoredResults
 
     @property
     def output(self) -> pa.Schema:

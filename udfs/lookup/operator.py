@@ -126,7 +126,7 @@ class Task:
         self._entries: dict[tuple[int, int, int], list[QueuedRows]] = {}
         self._answered: deque[Answered] = deque()
         self._wanted = 1
-        self._enough = threading.Event()
+        self._limit_reached = threading.Event()
         self._rows = 0
         self._batches = 0
         self._schema: pa.Schema | None = None
@@ -216,7 +216,7 @@ class Task:
         """On the event loop."""
         self._answered.append((waiter, outcome))
         if len(self._answered) >= self._wanted or outcome.failure is not None:
-            self._enough.set()
+            self._limit_reached.set()
 
     def _collect(self, *, wait: bool) -> None:
         """Takes the outcomes that have come; ``wait``: at least one."""
@@ -230,9 +230,9 @@ class Task:
     def _wait(self) -> None:
         self._wanted = max(1, len(self._waiters) // 2)
         while True:
-            self._enough.clear()
+            self._limit_reached.clear()
             if len(self._answered) < self._wanted:
-                self._enough.wait(LINGER_S)
+                self._limit_reached.wait(LINGER_S)
             if self._answered:
                 return
             assert self._worker.is_alive, "the event loop of the lookups has ended"

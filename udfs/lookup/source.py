@@ -76,13 +76,13 @@ class LookupSource(Protocol):
 # --- sources whose errors must not reveal secrets -------------------------------------------------------------
 
 
-def secretive(source: LookupSource, secrets: Secrets) -> LookupSource:
+def redacting(source: LookupSource, secrets: Secrets) -> LookupSource:
     """The source; where there are secrets, one that hides them in errors."""
-    return source if secrets == NO_SECRETS else SecretiveSource(source, secrets)
+    return source if secrets == NO_SECRETS else RedactingSource(source, secrets)
 
 
 @dataclass(frozen=True)
-class SecretiveSource:
+class RedactingSource:
     source: LookupSource
     secrets: Secrets = field(repr=False)
 
@@ -96,10 +96,10 @@ class SecretiveSource:
 
     async def open(self) -> LookupClient:
         with hiding(self.secrets):
-            return SecretiveClient(await self.source.open(), self.secrets)
+            return RedactingClient(await self.source.open(), self.secrets)
 
 
-class SecretiveClient:
+class RedactingClient:
     def __init__(self, client: LookupClient, secrets: Secrets) -> None:
         self._client = client
         self._secrets = secrets

@@ -26,7 +26,7 @@ from sqlstream.udfs.match.matches import Mapping, Measured, Resolved, resolve
 from sqlstream.udfs.match.open_matches import Numbers, OpenMatches
 from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
 from sqlstream.udfs.match.search import Ends, Search
-from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, chosen, picked, ranked, tie_ranks
+from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.row_measured import never_back
 
@@ -95,7 +95,7 @@ class MatchKernel(WaitingRows):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = chosen(rows, ~passed)
+        waiting = filtered(rows, ~passed)
         line, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
         stored, trail, ends = self._open.state(context.store), Trail(), Ends.none(len(line))
         threads, others = self._open.load(stored, line, ends, trail)
@@ -115,7 +115,7 @@ class MatchKernel(WaitingRows):
         is_mapped = np.arange(len(line)) < line.ready[line.key]
         stays = np.arange(len(line)) >= kept_from[line.key]
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(chosen(self._table(line.table, line.time, is_mapped, timer), stays))
+        state.replace(filtered(self._table(line.table, line.time, is_mapped, timer), stays))
         state.append(waiting)
 
     def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[Line, Indices]:
@@ -124,14 +124,14 @@ class MatchKernel(WaitingRows):
         Keys are in the order of their hashes, as they are in the state.
         """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = picked(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
+        keys = rows_at(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
         appeared = dense_ids(keys, self.keys)
         rank = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])
         key, time = rank[appeared.ids], rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = in_order([key])
         elif self.ties:
-            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(rows_at(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
         else:
             order = in_order([key, time])

@@ -34,12 +34,12 @@ from sqlstream.udfs.over.line import (
     Tie,
     Times,
     WaitingRows,
-    chosen,
-    picked,
+    filtered,
     ranked,
+    rows_at,
     tie_ranks,
 )
-from sqlstream.udfs.row_kinds import retracts, unmatched
+from sqlstream.udfs.row_kinds import is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 from sqlstream.udfs.windows.row_measured import never_back
@@ -93,9 +93,9 @@ class OverKernel(WaitingRows):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = chosen(rows, ~passed)
+        waiting = filtered(rows, ~passed)
         if ROW_KIND in rows.column_names:
-            rows = self._there(chosen(rows, passed), context)
+            rows = self._there(filtered(rows, passed), context)
             passed = np.ones(rows.num_rows, np.bool_)
             if not rows.num_rows:
                 state.replace(waiting)
@@ -110,18 +110,18 @@ class OverKernel(WaitingRows):
         timer = self._timers(line, complete)
         timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(chosen(self._table(rows, line.time, complete, timer), ~gone))
+        state.replace(filtered(self._table(rows, line.time, complete, timer), ~gone))
         state.append(waiting)
 
     def _there(self, rows: pa.Table, context: Context) -> pa.Table:
         """The rows that have come and not gone, now that no change of them comes any more."""
-        goes = retracts(rows.column(ROW_KIND).combine_chunks())
+        goes = is_retraction(rows.column(ROW_KIND).combine_chunks())
         if not goes.any():
             return rows
         columns = [name for name in (*self._kept, TIME) if name != ROW_KIND]
         stays = unmatched(dense_ids(rows, columns).ids, np.where(goes, -1, 1))
         context.count(IGNORED, int((stays & goes).sum()))
-        return chosen(rows, stays & ~goes)
+        return filtered(rows, stays & ~goes)
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line, Indices]:
         """The rows that have passed, in the order of their line, and for each which key appeared first.
@@ -129,7 +129,7 @@ class OverKernel(WaitingRows):
         Keys are in the order of their hashes, as they are in the state.
         """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = picked(rows.select([KEY_HASH, *self.keys]), passed)
+        keys = rows_at(rows.select([KEY_HASH, *self.keys]), passed)
         appeared = dense_ids(keys, self.keys)
         key = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
         time = rows.column(TIME).to_numpy()[passed]
@@ -137,7 +137,7 @@ class OverKernel(WaitingRows):
             order = in_order([key])
             line = Line(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
-            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(rows_at(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
             line = Line(key[order], time[order], tie=tie[order])
         else:
@@ -195,7 +195,7 @@ class OverKernel(WaitingRows):
         if not len(fires):
             return
         results = self._results(rows, line, stored, fires)
-        passed = (rows.column(TIME if name == self._told else name) for name in self.passed)
+        passed = (rows.column(TIME if name == self._time_column else name) for name in self.passed)
         columns = [*(values.take(pa.array(fires)) for values in passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
@@ -256,10 +256,10 @@ class OverKernel(WaitingRows):
         read = [*self.passed, *(tie.column for tie in self.ties)]
         read += [name for function in self.functions for name in columns_of(function)]
         kind = [ROW_KIND] if ROW_KIND in self.input.names else []
-        return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._told]
+        return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._time_column]
 
     @cached_property
-    def _told(self) -> str | None:
+    def _time_column(self) -> str | None:
         """The column of the input that comes out as TIME says it, and need not be kept beside it."""
         passes = self.domain is Domain.EVENT and self.time is not None and self.time in self.passed
         return self.time if passes and self.input.field(self.time).type == pa.int64() else None

@@ -235,11 +235,11 @@ class WaitingRows(Kernel):
         return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
 
 
-def picked(rows: pa.Table, places: Indices) -> pa.Table:
+def rows_at(rows: pa.Table, places: Indices) -> pa.Table:
     """The rows of sorted places, each once."""
     return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
 
-def chosen(rows: pa.Table, flags: Flags) -> pa.Table:
+def filtered(rows: pa.Table, flags: Flags) -> pa.Table:
     """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
-    return picked(rows, np.flatnonzero(flags))
+    return rows_at(rows, np.flatnonzero(flags))

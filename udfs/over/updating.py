@@ -23,7 +23,7 @@ from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunctio
 from sqlstream.udfs.over.line import Indices, Line
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
@@ -31,7 +31,7 @@ _KINDS = pa.array(["-D", "-U", "+U", "+I"], pa.string())
 
 
 @dataclass(frozen=True)
-class UpdatingOverKernel(ForgettingKernel):
+class UpdatingOverKernel(ExpiringKernel):
     """``input`` has the ``keys``, the columns of the ``order``, those that ``functions`` read and those ``passed``,
     which come out before the results of the functions, and ROW_KIND where rows may be retracted. Rows of equal order
     are peers, and stand in the order of their arrival; without an order all rows of a key are.

@@ -40,7 +40,7 @@ class KeyTimers(TimerAccess):
         self._in_timer = False
         self._at_the_end = 0
         self._at_the_end_before = 0
-        self._told: list[tuple[Callable[[Domain, Timer], None], Domain, Timer]] = []
+        self._uncommitted: list[tuple[Callable[[Domain, Timer], None], Domain, Timer]] = []
         self.owner: tuple[Any, ...] = ()
 
     @contextmanager
@@ -52,14 +52,14 @@ class KeyTimers(TimerAccess):
             self._in_timer = False
 
     def commit(self) -> None:
-        for tell, domain, timer in self._told:
-            tell(domain, timer)
-        self._told.clear()
+        for change, domain, timer in self._uncommitted:
+            change(domain, timer)
+        self._uncommitted.clear()
         self._at_the_end_before = self._at_the_end
 
     def roll_back(self) -> None:
         """Forgets what was registered and deleted since ``commit``."""
-        self._told.clear()
+        self._uncommitted.clear()
         self._at_the_end = self._at_the_end_before
 
     def time(self, event_time: int | None) -> int:
@@ -75,11 +75,11 @@ class KeyTimers(TimerAccess):
 
     def register(self, timer: UserTimer) -> None:
         self._check(timer.domain)
-        self._told.append((self._timers.register, timer.domain, self._owned(timer)))
+        self._uncommitted.append((self._timers.register, timer.domain, self._owned(timer)))
 
     def delete(self, timer: UserTimer) -> None:
         self._check(timer.domain)
-        self._told.append((self._timers.delete, timer.domain, self._owned(timer)))
+        self._uncommitted.append((self._timers.delete, timer.domain, self._owned(timer)))
 
     def _owned(self, timer: UserTimer) -> Timer:
         """The clock of processing time is a millisecond after what has passed."""

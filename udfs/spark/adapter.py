@@ -108,11 +108,11 @@ class KernelProcessor:
                     counts[top] = _NONE
         for number, (stage, stage_run) in enumerate(zip(self._stages, ran, strict=True)):
             if stage_run.context is not None:
-                yield from self._told(number, stage, stage_run.context, stage_run.held)
+                yield from self._reports(number, stage, stage_run.context, stage_run.held)
                 if any(counts[number]):
                     yield _row(stage=number, counts=counts[number])
 
-    def _told(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
+    def _reports(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
         """The late rows and held watermark that a stage reports beside its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))

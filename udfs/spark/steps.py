@@ -41,20 +41,20 @@ class StepFolder:
         number, watermark_ms = pickle.loads(Path(self.path, _STEP).read_bytes())
         return number, watermark_ms
 
-    def state(self, operator: int, number: int) -> KeptState:
+    def state(self, operator: int, number: int) -> GroupStates:
         """That of an operator behind a step; empty where there is none."""
         file = self._file(_STATE, operator, number)
-        return pickle.loads(file.read_bytes()) if file.exists() else KeptState()
+        return pickle.loads(file.read_bytes()) if file.exists() else GroupStates()
 
-    def keep(self, operator: int, number: int, state: KeptState) -> None:
+    def keep(self, operator: int, number: int, state: GroupStates) -> None:
         _written(self._file(_STATE, operator, number), pickle.dumps(state))
 
-    def told(self, mark: int, number: int) -> int | None:
+    def reported(self, mark: int, number: int) -> int | None:
         """The newest time that a step has told, in ms; None for none."""
         file = self._file(_TOLD, mark, number)
         return int(file.read_text()) if file.exists() else None
 
-    def tell(self, mark: int, number: int, time_ms: int) -> None:
+    def report(self, mark: int, number: int, time_ms: int) -> None:
         _written(self._file(_TOLD, mark, number), str(time_ms).encode())
 
     def _file(self, kind: str, which: int, number: int) -> Path:
@@ -68,7 +68,7 @@ def _written(file: Path, content: bytes) -> None:
 
 
 @dataclass
-class KeptState:
+class GroupStates:
     """By key group the entries and the timers, in Spark's milliseconds; how many rows were late so far."""
 
     entries: dict[int, dict[StateKey, bytes]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class SteppedProcessor:
         yield pa.RecordBatch.from_arrays(columns, schema=self.output)
 
     def _called(
-        self, processor: KernelProcessor, blobs: dict[int, list[Row]], state: KeptState, watermark_ms: int
+        self, processor: KernelProcessor, blobs: dict[int, list[Row]], state: GroupStates, watermark_ms: int
     ) -> Iterator[Row]:
         now: Any = _Times(watermark_ms)
         for group in sorted(blobs):
@@ -162,7 +162,7 @@ class SteppedProcessor:
             state.timers[group].discard(time)
 
 
-def _entries_of(state: KeptState, group: int) -> GroupEntries:
+def _entries_of(state: GroupStates, group: int) -> GroupEntries:
     return GroupEntries(state.entries.setdefault(group, {}), state.timers.setdefault(group, set()))
 
 
@@ -202,4 +202,4 @@ class NewestTime:
             yield batch
         if newest is not None:
             number, _ = self.steps.current
-            self.steps.tell(self.mark, number, newest // 1000)
+            self.steps.report(self.mark, number, newest // 1000)

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 
 @dataclass(frozen=True)
-class DeduplicateKernel(ForgettingKernel):
+class DeduplicateKernel(ExpiringKernel):
     """``input`` has ``keys``, the columns ``passed`` that come out and ``time``, a BIGINT column; None: rows are in
     order of arrival. ``last``: the last row of a key, else the first. ``before``: somebody reads -U. ``ttl``: a key is
     forgotten so many microseconds of processing time after its row came, and nothing comes out of that; 0: never.

@@ -23,7 +23,7 @@ from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Contex
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
@@ -40,7 +40,7 @@ class _RowsOfKind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TopNKernel(ForgettingKernel):
+class TopNKernel(ExpiringKernel):
     """``input`` has the columns of the ``ranking``, those ``passed`` that come out, and ROW_KIND where rows may be
     retracted. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
     forgotten so many microseconds of processing time after its rows last changed, and nothing comes out of that; 0:

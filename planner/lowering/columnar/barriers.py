@@ -32,7 +32,7 @@ def _(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
         timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
         most_held=node.most_held,
         time=_TIME,
-        tells=above is not None and above.fires_on_barriers,
+        emits_barriers=above is not None and above.fires_on_barriers,
     )
     output = spark_schema(kernel.output, projected.schema)
     return _named(run(projected, running(step, context.plan, kernel, output), context.runtime), node)

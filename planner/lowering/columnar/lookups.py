@@ -22,11 +22,11 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.node import Node
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.lookup.deferred import DeferredLookups, RememberedLookups
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.lookup.deferred import DeferredLookups, RetractableLookups
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _HELD = "__held"
 _CAME = "__came"
@@ -51,14 +51,14 @@ def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
     if lookup.node.options.defers:
         return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
     assert remembered is not None, lookup
-    return RememberedLookups(remembered)
+    return RetractableLookups(remembered)
 
 
-def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
+def _remembered(lookup: Asked, rows: pa.Schema) -> StoredResults:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])
-    return Remembered(columns, tuple(_fields(node, node.row_identity)), Living(1000 * node.ttl_ms), lookup.error)
+    return StoredResults(columns, tuple(_fields(node, node.row_identity)), TimeToLive(1000 * node.ttl_ms), lookup.error)
 
 
 def _projected(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:

@@ -18,7 +18,7 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 
 @lower_operator.register
@@ -27,7 +27,7 @@ def _(node: SetOperation, step: Operator, context: Context) -> DataFrame:
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
     updates = node.changelog_mode != APPEND_ONLY
-    living = Living(1000 * node.ttl_ms)
+    living = TimeToLive(1000 * node.ttl_ms)
     kernel = SetOperationKernel(node.kind, pa.schema([schema.field(name) for name in fields]), living, updates)
     output = spark_schema(kernel.output, StructType([sides[0].schema[name] for name in fields]))
     emitted = run(sides, running(step, context.plan, kernel, output), context.runtime)

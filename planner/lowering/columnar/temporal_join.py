@@ -11,7 +11,7 @@ from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.temporal import TIME, TemporalJoinKernel
 
 
@@ -28,11 +28,11 @@ def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
     by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if node.retracts else ()
-    kernel: TemporalJoinKernel | PresentJoinKernel
+    kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
         condition = condition_of(node)
         kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition, ttl, by)
     else:
-        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
+        kernel = ProcessingTimeTemporalJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
     return joined(node, step, sides, kernel, context)

@@ -32,7 +32,7 @@ class _Asked(Generic[Answer]):
         self.task: asyncio.Task[None] | None = None
 
 
-class Together(Generic[Answer]):
+class SharedRoundTrips(Generic[Answer]):
     """At most ``at_once`` round trips are under way, each of about ``most`` keys.
 
     ``fetch`` answers keys in their order. Where it fails for several requests, each of them is asked alone, so that

@@ -290,11 +290,11 @@ class SingleMatchResults:
     def forget(self, time: int, context: Context) -> None:
         """Drops the stored partners of left rows whose time to live has passed."""
         if self.sides[0].ttl:
-            self._remembered.forget(time, context)
+            self._stored_results.forget(time, context)
 
     def wakes(self, context: Context) -> int:
         """The processing time at which to call ``forget``; END_OF_TIME for never."""
-        return self._remembered.wakes(context) if self.sides[0].ttl else END_OF_TIME
+        return self._stored_results.wakes(context) if self.sides[0].ttl else END_OF_TIME
 
     def _changes(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> pa.Table:
         """The changes of the results. Rows without a partner are stored too, so that their retraction is recognized."""
@@ -303,7 +303,7 @@ class SingleMatchResults:
         of_right = [right.column(own).take(indices) for _, own in self.sides[1].outputs]
         alone = [] if self.outer else [pa.array(np.ones(len(partner), np.bool_), mask=partner >= 0)]
         columns = [*of_left, *of_right, *alone, left.column(ROW_KIND)]
-        changes = self._remembered.results(pa.table(columns, schema=self._remembered.columns), context)
+        changes = self._stored_results.results(pa.table(columns, schema=self._stored_results.columns), context)
         if not self.outer:
             changes = changes.filter(pc.is_null(changes.column(_ALONE)))
         names = [*(own for _, own in self.sides[0].outputs), *(name for name, _ in self.sides[1].outputs), ROW_KIND]
@@ -315,7 +315,7 @@ class SingleMatchResults:
         return list(dict.fromkeys((*(own for _, own in self.sides[0].outputs), *self.identified_by)))
 
     @cached_property
-    def _remembered(self) -> StoredResults:
+    def _stored_results(self) -> StoredResults:
         left, right = self.sides
         fields = [left.input.field(name) for name in (KEY_HASH, *self._own)]
         fields += [right.input.field(own).with_name(name) for name, own in right.outputs]

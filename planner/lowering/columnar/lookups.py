@@ -47,14 +47,14 @@ def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
 
 
 def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
-    remembered = _remembered(lookup, rows) if lookup.node.remembers_answers else None
+    stored_results = _stored_results(lookup, rows) if lookup.node.remembers_answers else None
     if lookup.node.options.defers:
-        return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
-    assert remembered is not None, lookup
-    return RetractableLookups(remembered)
+        return DeferredLookups(step_of(lookup, context), rows, _HELD, stored_results)
+    assert stored_results is not None, lookup
+    return RetractableLookups(stored_results)
 
 
-def _remembered(lookup: Asked, rows: pa.Schema) -> StoredResults:
+def _stored_results(lookup: Asked, rows: pa.Schema) -> StoredResults:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])

@@ -119,4 +119,4 @@ def test_the_newest_time_is_told_and_null_tells_nothing(tmp_path):
         steps.begin(number, 0)
         batches = pa.table({"at": pa.array(values, pa.int64()).cast(instant)}).to_batches()
         assert len(list(NewestTime(steps, 0, "at").rows(iter(batches)))) == 1
-    assert (steps.told(0, 0), steps.told(0, 1)) == (9, None)
+    assert (steps.reported(0, 0), steps.reported(0, 1)) == (9, None)

@@ -216,11 +216,13 @@ class Connections:
         return connection
 
     async def close(self) -> None:
+        """Closes all connections."""
         while self._idle:
             await self._idle.pop().close()
 
 
 def session_settings(statement_timeout_ms: int) -> str:
+    """The startup options of a connection."""
     return f"SET TIME ZONE 'UTC'; SET statement_timeout = {statement_timeout_ms}"
 
 

@@ -49,9 +49,10 @@ class RedisServer:
 
 @dataclass(frozen=True)
 class RedisSource:
-    """``data_type``: string, hash or json. ``paths`` lead from a JSON document to columns, all that the request names.
+    """A table of a Redis server. ``data_type``: string, hash or json. ``paths``: from a JSON document to each requested
+    column.
 
-    ``zone`` is that of timestamps without an offset.
+    ``zone``: the time zone of timestamps without an offset.
     """
 
     name: str

@@ -6,7 +6,7 @@ Expressions name fields of a schema by quoted columns without a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import singledispatch
+from typing import Any
 
 from sqlglot import exp
 
@@ -40,7 +40,7 @@ class Types:
     def of(self, expression: exp.Expr) -> DataType:
         remembered = self._known.get(id(expression))
         if remembered is None:
-            remembered = self._known[id(expression)] = (expression, _type(expression, self))
+            remembered = self._known[id(expression)] = (expression, _rule_of(type(expression))(expression, self))
         return remembered[1]
 
     def nullable(self, expression: exp.Expr) -> bool:
@@ -66,18 +66,15 @@ class Types:
         return True
 
 
-@singledispatch
-def _type(node: exp.Expr, types: Types) -> DataType:
+def _unknown(node: exp.Expr, types: Types) -> DataType:
     return UNKNOWN
 
 
-@_type.register(exp.Column)
 def _column(node: exp.Column, types: Types) -> DataType:
     field = types.fields.get(node.name)
     return field.type if field else UNKNOWN
 
 
-@_type.register(exp.Literal)
 def _literal(node: exp.Literal, types: Types) -> DataType:
     if node.is_string:
         return STRING
@@ -104,60 +101,41 @@ def number_type(text: str) -> DataType:
 _DIGITS_OF_BIGINT = 19
 
 
-@_type.register(exp.Boolean)
-@_type.register(exp.Not)
-@_type.register(exp.And)
-@_type.register(exp.Or)
-@_type.register(exp.Predicate)
-@_type.register(exp.RegexpLike)
 def _boolean(node: exp.Expr, types: Types) -> DataType:
     return BOOLEAN
 
 
-@_type.register(exp.Null)
 def _null(node: exp.Null, types: Types) -> DataType:
     return DataType("VOID")
 
 
-@_type.register(exp.Interval)
 def _interval(node: exp.Interval, types: Types) -> DataType:
     """Those of months are another type in Spark."""
     return UNKNOWN if is_calendar(node) or not node.find(exp.Literal) else INTERVAL
 
 
-@_type.register(exp.Paren)
-@_type.register(exp.Alias)
-@_type.register(exp.Filter)
-@_type.register(exp.IgnoreNulls)
-@_type.register(exp.RespectNulls)
 def _inner(node: exp.Expr, types: Types) -> DataType:
     return types.of(node.this)
 
 
-@_type.register(exp.Neg)
 def _negated(node: exp.Neg, types: Types) -> DataType:
     return result_type("negative", [types.of(node.this)])
 
 
-@_type.register(exp.WithinGroup)
 def _within_group(node: exp.WithinGroup, types: Types) -> DataType:
     if spark_name(node.this) in ("listagg", "string_agg"):
         return STRING
     return UNKNOWN
 
 
-@_type.register(exp.Distinct)
 def _distinct(node: exp.Distinct, types: Types) -> DataType:
     return types.of(node.expressions[0]) if node.expressions else UNKNOWN
 
 
-@_type.register(exp.Cast)
 def _cast(node: exp.Cast, types: Types) -> DataType:
     return from_sqlglot(node.to)
 
 
-@_type.register(exp.Add)
-@_type.register(exp.Sub)
 def _sum(node: exp.Binary, types: Types) -> DataType:
     left, right = types.of(node.left), types.of(node.right)
     if left.is_numeric and right.is_numeric:
@@ -172,8 +150,6 @@ def _sum(node: exp.Binary, types: Types) -> DataType:
     return INTERVAL if names == ("INTERVAL", "INTERVAL") else UNKNOWN
 
 
-@_type.register(exp.Mul)
-@_type.register(exp.Mod)
 def _product(node: exp.Binary, types: Types) -> DataType:
     left, right = types.of(node.left), types.of(node.right)
     if left.is_numeric and right.is_numeric:
@@ -181,7 +157,6 @@ def _product(node: exp.Binary, types: Types) -> DataType:
     return INTERVAL if {left.name, right.name} & {"INTERVAL"} and (left.is_numeric or right.is_numeric) else UNKNOWN
 
 
-@_type.register(exp.Div)
 def _quotient(node: exp.Div, types: Types) -> DataType:
     left, right = types.of(node.left), types.of(node.right)
     if left == INTERVAL and right.is_numeric:
@@ -191,7 +166,6 @@ def _quotient(node: exp.Div, types: Types) -> DataType:
     return _arithmetic(node, left, right) if "DECIMAL" in (left.name, right.name) else DOUBLE
 
 
-@_type.register(exp.IntDiv)
 def _integral_quotient(node: exp.IntDiv, types: Types) -> DataType:
     return BIGINT
 
@@ -229,31 +203,26 @@ def _decimal_result(operator: type[exp.Binary], p1: int, s1: int, p2: int, s2: i
     return DataType("DECIMAL", (precision, scale)) if precision <= 38 else UNKNOWN
 
 
-@_type.register(exp.Case)
 def _case(node: exp.Case, types: Types) -> DataType:
     branches = [types.of(branch.args["true"]) for branch in node.args["ifs"]]
     default = node.args.get("default")
     return common_type([*branches, types.of(default)] if default else branches)
 
 
-@_type.register(exp.If)
 def _if(node: exp.If, types: Types) -> DataType:
     otherwise = node.args.get("false")
     return common_type([types.of(node.args["true"]), *([types.of(otherwise)] if otherwise else [])])
 
 
-@_type.register(exp.DPipe)
 def _concatenation(node: exp.DPipe, types: Types) -> DataType:
     return result_type("concat", [types.of(node.left), types.of(node.right)])
 
 
-@_type.register(exp.Array)
 def _array(node: exp.Array, types: Types) -> DataType:
     element = common_type(types.of(e) for e in node.expressions)
     return UNKNOWN if element.is_unknown else DataType("ARRAY", (element,))
 
 
-@_type.register(exp.Bracket)
 def _bracket(node: exp.Bracket, types: Types) -> DataType:
     match types.of(node.this):
         case DataType("ARRAY", (DataType() as element,)) | DataType("MAP", (_, DataType() as element)):
@@ -263,7 +232,6 @@ def _bracket(node: exp.Bracket, types: Types) -> DataType:
     return UNKNOWN
 
 
-@_type.register(exp.Dot)
 def _dot(node: exp.Dot, types: Types) -> DataType:
     if types.of(node.this).name == "VARIANT":
         return types.of(node.this)
@@ -277,19 +245,16 @@ def member_type(struct: DataType, name: str) -> DataType:
     return next(kinds, UNKNOWN)
 
 
-@_type.register(PathInto)
 def _path_into(node: PathInto, types: Types) -> DataType:
     kind = types.of(node.this)
     return kind if kind.name in ("STRING", "VARIANT") else UNKNOWN
 
 
-@_type.register(RoundedTime)
 def _rounded(node: RoundedTime, types: Types) -> DataType:
     kind = types.of(node.this)
     return kind if kind.name == "DATE" else TIMESTAMP
 
 
-@_type.register(JsonCall)
 def _json_call(node: JsonCall, types: Types) -> DataType:
     returning = node.args.get("returning")
     if returning is not None:
@@ -297,7 +262,6 @@ def _json_call(node: JsonCall, types: Types) -> DataType:
     return result_type(node.name.lower(), [])
 
 
-@_type.register(exp.Func)
 def _function(node: exp.Func, types: Types) -> DataType:
     name = spark_name(node)
     if name is None:
@@ -343,3 +307,57 @@ def call_arguments(call: exp.Expr) -> list[exp.Expr]:
         values = value if isinstance(value, list) else [value]
         arguments += [v for v in values if isinstance(v, exp.Expr)]
     return arguments
+
+
+def cast(value: exp.Expression, kind: DataType) -> exp.Expression:
+    """``CAST(value AS kind)``."""
+    return exp.Cast(this=value, to=kind.to_sqlglot())
+
+
+_Rule = Callable[[Any, Types], DataType]
+
+_RULES: dict[type[exp.Expr], _Rule] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Not: _boolean,
+    exp.And: _boolean,
+    exp.Or: _boolean,
+    exp.Predicate: _boolean,
+    exp.RegexpLike: _boolean,
+    exp.Null: _null,
+    exp.Interval: _interval,
+    exp.Paren: _inner,
+    exp.Alias: _inner,
+    exp.Filter: _inner,
+    exp.IgnoreNulls: _inner,
+    exp.RespectNulls: _inner,
+    exp.Neg: _negated,
+    exp.WithinGroup: _within_group,
+    exp.Distinct: _distinct,
+    exp.Cast: _cast,
+    exp.Add: _sum,
+    exp.Sub: _sum,
+    exp.Mul: _product,
+    exp.Mod: _product,
+    exp.Div: _quotient,
+    exp.IntDiv: _integral_quotient,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.DPipe: _concatenation,
+    exp.Array: _array,
+    exp.Bracket: _bracket,
+    exp.Dot: _dot,
+    PathInto: _path_into,
+    RoundedTime: _rounded,
+    JsonCall: _json_call,
+    exp.Func: _function,
+}
+"""The rules by class of expression; a class without a rule of its own has that of the first class it extends."""
+
+
+def _rule_of(kind: type[exp.Expr]) -> _Rule:
+    rule = _RULES.get(kind)
+    if rule is None:
+        rule = _RULES[kind] = next((_RULES[base] for base in kind.__mro__ if base in _RULES), _unknown)
+    return rule

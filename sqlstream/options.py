@@ -42,7 +42,15 @@ class OptionKind:
 
 @dataclass(frozen=True)
 class Option:
-    """``default`` is spelled as in SQL; None: the option is off where it is not given."""
+    """One key of WITH, or of SET.
+
+    * ``key``: it may hold one ``#``, which stands for any word.
+    * ``kind``: the values that it takes; ``doc``: one sentence for hints, completion and the documentation.
+    * ``default``: spelled as in SQL; None: the option is off unless it is given.
+    * ``source``, ``sink``: whether it has an effect on tables that are read or looked up, on tables that are written.
+    * ``shown``: of a connector of another package, whether statements, plans and messages may show the value. The
+      values of all others are ``******``, but for the keys that ``sqlstream.secrets`` knows, such as ``path``.
+    """
 
     key: str
     kind: OptionKind
@@ -51,6 +59,7 @@ class Option:
     required: bool = False
     source: bool = True
     sink: bool = False
+    shown: bool = False
 
     @property
     def is_pattern(self) -> bool:

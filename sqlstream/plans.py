@@ -12,7 +12,7 @@ from sqlstream.grammar import nodes
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
-from sqlstream.planner.binder import EmitSettings, bind_statement
+from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.node import Node
@@ -107,7 +107,7 @@ def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, force: bool)
     return replace(plan, input=TopN(plan.input, keys, (), ROW_NUMBER, 1, 1, newest_first=True, ttl_ms=ttl_ms))
 
 
-def emit_settings(settings: Settings) -> EmitSettings:
+def emit_settings(settings: Settings) -> BinderSettings:
     """What holds where a query says nothing: when windows fire, how lookups ask. SS522 where a delay is missing."""
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
     allow_ms = settings["table.exec.emit.allow-lateness"]
@@ -117,7 +117,7 @@ def emit_settings(settings: Settings) -> EmitSettings:
     ttl_ms, repeated = settings["table.exec.state.ttl"], settings["table.exec.source.cdc-events-duplicate"]
     dynamic = settings["table.dynamic-table-options.enabled"]
     lookup = _lookup_defaults(settings)
-    given = EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
+    given = BinderSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
     lengths, nulls = settings["table.exec.sink.type-length-enforcer"], settings["table.exec.sink.not-null-enforcer"]
     return replace(given, lengths=lengths, drops_nulls=nulls == "DROP", not_in_star=settings[COLUMN_EXPANSION])
 

@@ -57,7 +57,7 @@ class SessionSources:
 
     def _whole(self, scan: Scan) -> DataFrame:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
-        from sqlstream.planner.lowering.whole_table import whole_table
+        from sqlstream.planner.lowering.stateless import whole_table
 
         kind, table = lookup_connector(scan.table.connector), scan.table
         types = {c.name: c.type for c in table.physical_columns}

@@ -111,7 +111,7 @@ class SideSinks:
 
 
 def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int) -> None:
-    from sqlstream.planner.lowering.statement_set import rows_of
+    from sqlstream.planner.lowering.outputs import rows_of
 
     for table, write in tables:
         write(rows_of(batch, plan, table), number)
@@ -120,7 +120,7 @@ def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], b
 def _write_both(
     turns: Turns, plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
 ) -> None:
-    from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
+    from sqlstream.planner.lowering.outputs import main_rows, side_rows
 
     with turns:
         batch.persist()
@@ -145,9 +145,9 @@ def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: i
 
 def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
     """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
-    from sqlstream.planner.lowering.required import inner_lacks, null_text
+    from sqlstream.planner.lowering.bad_rows import inner_lacks, null_text
     from sqlstream.udfs.kernel import ROW_KIND
 
     kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []

@@ -110,6 +110,7 @@ NOT_RUN = {
 
 RUN = {
     ("README.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
+    ("docs/connectors_of_your_own.md", ""): "tests/sqlstream/connectors/test_connectors_of_your_own.py",
     ("docs/planner.md", "from sqlstream.planner"): "tests/sqlstream/analysis/test_examples.py",
     ("docs/planner.md", "sqlstream explain"): "tests/sqlstream/analysis/test_examples.py",
     ("docs/dbapi.md", "from sqlstream"): "tests/sqlstream/alchemy/test_documentation.py",
@@ -227,7 +228,7 @@ _OUTSIDE = {"cat", "cd", "cp", "mkdir", "pip", "psql", "python3", "source", "spa
 
 def commands(text: str) -> Iterator[list[str]]:
     """The words of each command, without here-documents, comments, pipes and environments."""
-    text = re.sub(r"<<(\w+)\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE).replace("\\\n", " ")
+    text = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE).replace("\\\n", " ")
     text = re.sub(r"(^|\s)#.*$", "", text, flags=re.MULTILINE)
     words = shlex.shlex(text, posix=True, punctuation_chars="|&;\n")
     words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""

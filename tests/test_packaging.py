@@ -1,11 +1,13 @@
-"""The wheel, the source distribution and the editable install hold everything; the uninstalled checkout works."""
+"""Every way to install the product plans a query, and none depends on the links in ``sqlstream/``."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import venv
@@ -18,7 +20,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("grammar", "planner", "udfs")
-NEEDED = ("sqlstream", *ROOMS, "pyproject.toml", "README.md", "LICENSE")
+NEEDED = ("sqlstream", *ROOMS, "pyproject.toml", "setup.py", "README.md", "LICENSE")
+QUERY = """
+CREATE TABLE t (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+SELECT window_start, k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, k
+"""
 
 pytestmark = pytest.mark.skipif(
     int(version("setuptools").split(".")[0]) < 77, reason="setuptools 77 and newer know licence expressions"
@@ -37,6 +44,21 @@ def _copy(target: Path) -> Path:
     return target
 
 
+def _without_links(source: Path) -> Path:
+    """What a zip of the repository leaves where links do not exist: text files that hold the target."""
+    for room in ROOMS:
+        link = source / "sqlstream" / room
+        target = str(link.readlink())
+        link.unlink()
+        link.write_text(target, encoding="utf-8")
+    return source
+
+
+def _zipped(source: Path, file: Path) -> Path:
+    """The folder as an archive with one folder in it, as code hosts offer them."""
+    return Path(shutil.make_archive(str(file.with_suffix("")), "zip", source.parent, source.name))
+
+
 def _build(kind: str, source: Path, out: Path) -> Path:
     """Run one hook of the build backend, as pip does in its own environment."""
     out.mkdir(exist_ok=True)
@@ -51,6 +73,35 @@ def _sources() -> set[str]:
     rooms = {f"sqlstream/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*")}
     own = {str(path.relative_to(ROOT)) for path in (ROOT / "sqlstream").rglob("*") if not path.is_symlink()}
     return {name for name in rooms | own if name.endswith((".py", ".lark", "py.typed"))}
+
+
+def _environment(folder: Path) -> Path:
+    """A virtual environment that has what this one has, but for what is installed as editable."""
+    venv.create(folder, with_pip=False)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "packages_of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    return folder
+
+
+def _install(environment: Path, *source: str) -> None:
+    """Install what pip builds without network: the dependencies are there."""
+    pip = (environment / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--no-compile")
+    _run(*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *source, folder=environment)
+
+
+def _run(*command: str | Path, folder: Path) -> str:
+    """What a command prints that finds Python modules only where its environment has them."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def _assert_plans(*python: str | Path, folder: Path, planner_in: Path) -> None:
+    """A query is planned by the planner in ``planner_in``."""
+    assert "WindowAggregate(keys k; TUMBLE" in _run(*python, "-m", "sqlstream", "explain", "-e", QUERY, folder=folder)
+    where = _run(*python, "-c", "import sqlstream.planner as m; print(m.__file__)", folder=folder)
+    assert Path(where.strip()).resolve().is_relative_to(planner_in.resolve())
 
 
 @pytest.fixture(scope="module")
@@ -107,33 +158,57 @@ def test_unpacked_wheel_imports_without_the_checkout(wheel, tmp_path):
 
 
 def test_source_distribution_builds_the_same_wheel(wheel, tmp_path):
-    archive = _build("sdist", _copy(tmp_path / "source"), tmp_path / "sdist")
+    archive = _build("sdist", _without_links(_copy(tmp_path / "source")), tmp_path / "sdist")
     with tarfile.open(archive) as files:
         files.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     assert _names(_build("wheel", unpacked, tmp_path / "out")) == _names(wheel)
 
 
-def test_editable_install_runs_from_the_checkout(tmp_path):
+@pytest.mark.parametrize("form", ["zip", pytest.param("source distribution", marks=pytest.mark.long), "wheel"])
+def test_installation_plans_a_query(form: str, wheel: Path, tmp_path: Path):
+    """The zip and the source distribution are made where links are text files."""
+    if form == "wheel":
+        file = wheel
+    else:
+        source = _without_links(_copy(tmp_path / "source"))
+        file = _zipped(source, tmp_path / "a.zip") if form == "zip" else _build("sdist", source, tmp_path / "out")
+    environment = _environment(tmp_path / "venv")
+    _install(environment, str(file))
+    _assert_plans(environment / "bin/python", folder=tmp_path, planner_in=environment)
+
+
+@pytest.mark.long  # the environment that the tests run in is mostly one
+def test_editable_installation_plans_a_query(tmp_path: Path):
     source = _copy(tmp_path / "source")
-    built = _build("editable", source, tmp_path / "out")
-    environment = tmp_path / "venv"
-    venv.create(environment, with_pip=False, system_site_packages=False)
-    (site,) = environment.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(built) as files:
-        files.extractall(site)
-    script = "import sqlstream.errors as m; print(m.__file__)"  # all else needs the dependencies
-    out = subprocess.run(
-        [environment / "bin/python", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout
-    assert Path(out.strip()) == source / "sqlstream/errors.py"
+    environment = _environment(tmp_path / "venv")
+    _install(environment, "--editable", str(source))
+    _assert_plans(environment / "bin/python", folder=tmp_path, planner_in=source / "planner")
 
 
-def test_command_runs_from_the_uninstalled_checkout():
-    run = subprocess.run(
-        [sys.executable, "-m", "sqlstream", "version"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert run.stdout.startswith("sqlstream ")
+def test_editable_installation_without_links_plans_a_query_and_has_every_room_for_workers(tmp_path: Path):
+    source = _without_links(_copy(tmp_path / "source"))
+    environment = _environment(tmp_path / "venv")
+    _install(environment, "--editable", str(source))
+    _assert_plans(environment / "bin/python", folder=tmp_path, planner_in=source / "planner")
+    script = "from sqlstream.spark.worker_package import worker_package; print(worker_package())"
+    cache = f"XDG_CACHE_HOME={tmp_path}"
+    archive = Path(_run("env", cache, environment / "bin/python", "-c", script, folder=tmp_path).strip())
+    assert {f"sqlstream/{room}/__init__.pyc" for room in ROOMS} <= _names(archive)
+
+
+def test_bare_checkout_plans_a_query(tmp_path: Path):
+    source = _copy(tmp_path / "source")
+    _assert_plans(_environment(tmp_path / "venv") / "bin/python", folder=source, planner_in=source / "planner")
+
+
+def test_new_folder_is_packaged_without_an_edit(tmp_path: Path):
+    source = _copy(tmp_path / "source")
+    for parent in ("planner/binder", "sqlstream/jobs"):
+        (source / parent / "new").mkdir()
+        (source / parent / "new/module.py").touch()
+    names = _names(_build("wheel", source, tmp_path / "out"))
+    assert {"sqlstream/planner/binder/new/module.py", "sqlstream/jobs/new/module.py"} <= names
 
 
 def test_constraints_pin_every_dependency():

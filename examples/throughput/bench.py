@@ -51,7 +51,7 @@ def through_sqlstream(session: sqlstream.Session) -> None:
 
 def by_hand(spark: SparkSession, path: Path, checkpoint: Path) -> None:
     """The query as one writes it for PySpark; at the end of the input its last windows stay open."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     rows = spark.readStream.schema("key BIGINT, value BIGINT, at TIMESTAMP").option(
         "maxFilesPerTrigger", _FILES_PER_BATCH

@@ -17,7 +17,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import TableArgument
 from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner.binder.context import bind_error
-from sqlstream.planner.binder.hints import optioned
+from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.rewriting import over_children
@@ -116,7 +116,7 @@ class _Resolver:
         hint = table_clauses_of(node).hint
         if hint is None:
             return table
-        changed = optioned(table, hint, self._catalog, self._dynamic)
+        changed = with_hinted_options(table, hint, self._catalog, self._dynamic)
         same = [i.table for i in self.inputs.values() if i.table.options == changed.options]
         if changed.options == table.options:
             return table

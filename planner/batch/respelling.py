@@ -18,13 +18,11 @@ from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
 from sqlstream.planner.batch.unnested import Unnested
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.asof_joins import NO_MATCH
+from sqlstream.planner.binder.calls import expanded
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import quoted_name
-from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
-from sqlstream.planner.binder.quantified import spelled_out
-from sqlstream.planner.binder.respelling import respelled
-from sqlstream.planner.binder.sql_functions import expanded
+from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
+from sqlstream.planner.binder.respelling import respelled, spelled_out
+from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.fields import Field, Schema
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
@@ -125,8 +123,8 @@ class _Respelling:
             call = call.this
         for wrapper in reversed(wrappers):
             copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
-        told = any(isinstance(told_by, TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
-        return with_null_treatment(copy, self._context) if told or spark_name(plain) in DEFAULTS else copy
+        told = any(isinstance(told_by, NULL_TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
+        return with_null_treatment(copy, self._context) if told or spark_name(plain) in NULL_DEFAULTS else copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
         return copy if child is inner else self.of(child)
@@ -157,7 +155,7 @@ class _Respelling:
     def _asof(self, join: exp.Join) -> exp.Expr:
         if nearest(join) is None:
             message = "ASOF JOIN does not tell which of the values that it compares is of the right side"
-            self._context.wrong(NO_MATCH, message, join, _NAME_THE_SIDES)
+            self._context.wrong(NO_COMPARISON, message, join, _NAME_THE_SIDES)
             return over_children(join, self.of)
         named = join.this.name if isinstance(join.this, exp.Table) else ""
         conditions = [self.of(join.args[key]) for key in ("on", "match_condition") if join.args.get(key) is not None]

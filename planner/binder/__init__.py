@@ -1,6 +1,6 @@
 """Names, types and legality: statements and queries of the grammar to plan nodes and catalog entries."""
 
-from sqlstream.planner.binder.settings import EmitSettings
+from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.binder.statements import (
     CORE_MODULE,
     bind_insert,
@@ -13,6 +13,6 @@ from sqlstream.planner.binder.statements import (
 from sqlstream.planner.binder.tables import bind_table
 
 __all__ = [
-    "CORE_MODULE", "EmitSettings", "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table",
+    "CORE_MODULE", "BinderSettings", "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table",
     "bind_view", "refuse_statement",
 ]  # fmt: skip

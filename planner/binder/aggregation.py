@@ -1,9 +1,9 @@
-"""GROUP BY over windows: AssignWindows where a clause asks for it, WindowAggregate, HAVING, and a projection above."""
+"""Aggregation: the groups of GROUP BY, with a window or without one, then HAVING, then a projection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -11,49 +11,29 @@ from sqlstream.grammar.nodes import EmitKind
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.aggregate_calls import Groups
-from sqlstream.planner.binder.apart import apart
-from sqlstream.planner.binder.changelog import check_changes
-from sqlstream.planner.binder.context import Context, Relation
-from sqlstream.planner.binder.expressions import ClauseContext
-from sqlstream.planner.binder.firing import bind_firing
-from sqlstream.planner.binder.group_aggregate import bind_group_aggregate
-from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
-from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, bind_grouping
-from sqlstream.planner.binder.scope import Scope, scope_of
-from sqlstream.planner.binder.select_list import expand
-from sqlstream.planner.binder.state_ttl import ttl_ms_of
-from sqlstream.planner.binder.triggers import Fired
-from sqlstream.planner.binder.window_columns import complete_columns
-from sqlstream.planner.binder.window_properties import GroupNames
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.firing import Fired, bind_firing, refuse_clauses, with_emit, with_own_windows
+from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, GroupNames, Key, aliased, bind_grouping
+from sqlstream.planner.binder.hints import ttl_ms_of
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item
+from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Filter
+from sqlstream.planner.naming import Names, field_name, field_of
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.windows import CLOSES_AT_ONCE, AlignedWindow, Tumble, Window, WindowColumns
-
-
-@dataclass(frozen=True)
-class Windowed:
-    """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
-
-    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top. ``below`` has the names of the
-    rows without those of their windows; ``time`` is the field that gave them these, None for the clock.
-    """
-
-    scope: Scope
-    below: Scope
-    keys: dict[exp.Expression, str]
-    columns: WindowColumns
-    window: Window
-    time: str | None
-    domain: TimeDomain
-    grouped: GroupedWindow | None
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.rewriting import columns_of, node_of, over_children
+from sqlstream.planner.type_inference import Types
+from sqlstream.planner.windows import CLOSES_AT_ONCE, DEFAULT_COLUMNS, AlignedWindow, Hop, Tumble, Window, WindowColumns
+from sqlstream.types import TIMESTAMP
 
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
@@ -101,6 +81,94 @@ def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
     return attached is not None and bool(names & {c for c in attached.columns if c})
 
 
+# --- groups in windows ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
+
+    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top. ``below`` has the names of the
+    rows without those of their windows; ``time`` is the field that gave them these, None for the clock.
+    """
+
+    scope: Scope
+    below: Scope
+    keys: dict[exp.Expression, str]
+    columns: WindowColumns
+    window: Window
+    time: str | None
+    domain: TimeDomain
+    grouped: GroupedWindow | None
+
+
+def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
+    scope, columns = windowed.scope, windowed.columns
+    # The grouping id and the panes must not be mistaken for fields of the input.
+    reserved = Names([f.name for f in scope.node.schema])
+    grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
+    panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
+    window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
+    names = Names([*windowed.keys.values(), *window_fields])
+    groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
+    below = windowed.below if windowed.grouped else scope
+    special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
+    clause = ClauseContext("SELECT", True, special.column, special.call)
+    selected = expand(select.expressions, scope, context)
+    results = [result_of(c, scope, context, clause, groups) for c in selected]
+    having = having_of(select, scope, context, special, groups)
+    firing = _firing(select, windowed, context)
+    context.stop_if_wrong()
+    node = _node(windowed, grouping, groups.items, grouping_id, context, select)
+    read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
+    pane, pane_index = (name if name in read else None for name in panes)
+    node = with_own_windows(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)
+    node = check_changes(node, context, select.args.get("group") or select)
+    return projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
+
+
+def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
+    clauses = clauses_of(select)
+    window = windowed.window
+    span = clauses.window.span if clauses.window is not None else span_of(select)
+    has_time = windowed.time is not None
+    fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
+    return bind_firing(clauses, clauses.emit, fired)
+
+
+def _node(
+    windowed: Windowed,
+    grouping: Grouping,
+    aggregates: tuple[Item, ...],
+    grouping_id: str | None,
+    context: Context,
+    select: exp.Select,
+) -> WindowAggregate:
+    keys, sets = tuple(windowed.keys.values()), _sets(windowed, grouping)
+    node = WindowAggregate(
+        windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
+    )
+    if sets is not None and windowed.grouped is not None and not isinstance(windowed.window, AlignedWindow):
+        return _window_per_set(node, windowed, select)
+    return node
+
+
+def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...] | None:
+    """The fields of each grouping set, without those of a window in the input, which are no keys."""
+    if grouping.sets is None:
+        return None
+    fields = [windowed.keys.get(k.bound) for k in grouping.keys]
+    return tuple(tuple(f for i in s if (f := fields[i]) is not None) for s in grouping.sets)
+
+
+def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Select) -> WindowAggregate:
+    """Such windows are those of the keys of each set, so they cannot be assigned before the sets are made."""
+    attached = {node.columns.start, node.columns.end, node.columns.time}
+    if any(columns_of(a.expression) & attached for a in node.aggregates):
+        raise unsupported.refusal("window columns in aggregates", span_of(select))
+    return replace(node, input=windowed.below.node, window=windowed.window, time=windowed.time)
+
+
 # --- the window -----------------------------------------------------------------------------------------------
 
 
@@ -146,71 +214,212 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
     return isinstance(bound, exp.Column) and bound.name in fields
 
 
-# --- the aggregation ------------------------------------------------------------------------------------------
+# --- a window's columns in the input --------------------------------------------------------------------------
 
 
-def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
-    scope, columns = windowed.scope, windowed.columns
-    # The grouping id and the panes must not be mistaken for fields of the input.
-    reserved = Names([f.name for f in scope.node.schema])
+def complete_columns(
+    scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
+) -> tuple[Scope, WindowColumns]:
+    """The scope with all three columns of the window.
+
+    The start or end of a TUMBLE or HOP determines the other; those of a CUMULATE or SESSION do not (SS213).
+    """
+    if not isinstance(attached.window, Tumble | Hop):
+        _check_both(attached, grouped, at)
+    unique = Names(f.name for f in scope.node.schema)
+    present = dict(zip(WINDOW_COLUMNS, attached.columns, strict=True))
+    names = {shown: field or unique.unique(shown) for shown, field in present.items()}
+    columns = WindowColumns(*names.values())
+    missing = [shown for shown, field in present.items() if field is None]
+    if not missing:
+        return scope, columns
+    items = [_computed_column(shown, names[shown], attached) for shown in missing]
+    node = extended(scope.node, items)
+    visible_names = {c.name for c in scope.columns}
+    tables = scope.tables
+    table = tables[0] if len(tables) == 1 else None
+    visible = tuple(Visible(s, names[s], table, starred=False) for s in missing if s not in visible_names)
+    return scope.with_columns(node, visible), columns
+
+
+def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
+    missing = [n for n, f in zip(WINDOW_COLUMNS[:2], attached.columns[:2], strict=True) if f not in grouped]
+    if not missing:
+        return
+    kind = attached.window.sql_name
+    present = "window_end" if missing == ["window_start"] else "window_start"
+    message = f"GROUP BY {present} without {missing[0]} does not tell the windows of {kind} apart"
+    if len(missing) == 2:
+        message = f"GROUP BY window_time does not tell the windows of {kind} apart"
+    raise bind_error("SS213", message, at, f"Add {' and '.join(missing)} to GROUP BY.")
+
+
+def _computed_column(shown: str, name: str, attached: WindowInfo) -> Item:
+    """A missing column from those that are there."""
+    time: TimeDomain | None = attached.domain if shown == "window_time" else None
+    size = _size_ms(attached)
+    # Milliseconds from the column that is there to the end of the window.
+    for known, to_end in ((attached.end, 0), (attached.time, 1), (attached.start, size)):
+        if known is not None and to_end is not None:
+            from_end = {"window_start": -(size or 0), "window_end": 0, "window_time": -1}[shown]
+            return Item(name, _shifted(known, to_end + from_end), TIMESTAMP, False, time)
+    raise AssertionError(f"no column of the window is left to compute {shown} from")
+
+
+def _size_ms(attached: WindowInfo) -> int | None:
+    return attached.window.size_ms if isinstance(attached.window, (Tumble, Hop)) else None
+
+
+def _shifted(field: str, milliseconds: int) -> exp.Expression:
+    if milliseconds == 0:
+        return field_of(field)
+    seconds = f"{abs(milliseconds) // 1000}.{abs(milliseconds) % 1000:03}".rstrip("0").rstrip(".")
+    interval = exp.Interval(this=exp.Literal.string(seconds), unit=exp.var("SECOND"))
+    operator = exp.Add if milliseconds > 0 else exp.Sub
+    return operator(this=field_of(field), expression=interval)
+
+
+# --- groups without a window ----------------------------------------------------------------------------------
+
+
+def bind_group_aggregate(
+    select: exp.Select, grouping: Grouping, scope: Scope, ttl_ms: int, context: Context
+) -> Relation:
+    """The plan of a SELECT whose groups have no window, and the names of its columns. ``ttl_ms`` as in the node."""
+    refuse_clauses(clauses_of(select), context)
+    below, keys = with_keys(grouping.keys, scope)
+    reserved = Names([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
-    panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
-    window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
-    names = Names([*windowed.keys.values(), *window_fields])
-    groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
-    below = windowed.below if windowed.grouped else scope
-    special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
+    selected = expand(select.expressions, below, context)
+    clock, selected = _with_clock(selected, below.node, reserved)
+    hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
+    groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
+    special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     clause = ClauseContext("SELECT", True, special.column, special.call)
-    selected = expand(select.expressions, scope, context)
-    results = [result_of(c, scope, context, clause, groups) for c in selected]
-    having = having_of(select, scope, context, special, groups)
-    firing = _firing(select, windowed, context)
+    results = [result_of(c, below, context, clause, groups) for c in selected]
+    having = having_of(select, below, context, special, groups)
     context.stop_if_wrong()
-    node = _node(windowed, grouping, groups.items, grouping_id, context, select)
-    read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
-    pane, pane_index = (name if name in read else None for name in panes)
-    node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)
-    node = check_changes(node, context, select.args.get("group") or select)
-    return projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
-
-
-def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
-    clauses = clauses_of(select)
-    window = windowed.window
-    span = clauses.window.span if clauses.window is not None else span_of(select)
-    has_time = windowed.time is not None
-    fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
-    return bind_firing(clauses, clauses.emit, fired)
-
-
-def _node(
-    windowed: Windowed,
-    grouping: Grouping,
-    aggregates: tuple[Item, ...],
-    grouping_id: str | None,
-    context: Context,
-    select: exp.Select,
-) -> WindowAggregate:
-    keys, sets = tuple(windowed.keys.values()), _sets(windowed, grouping)
-    node = WindowAggregate(
-        windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
+    sets = (
+        None if grouping.sets is None else tuple(tuple(keys[grouping.keys[i].bound] for i in s) for s in grouping.sets)
     )
-    if sets is not None and windowed.grouped is not None and not isinstance(windowed.window, AlignedWindow):
-        return _window_per_set(node, windowed, select)
-    return node
+    names = tuple(dict.fromkeys(keys.values()))
+    if not names and not groups.items:  # as HAVING alone may have it: the only row is counted by something
+        groups.rewrite(exp.Count(this=exp.Star()))
+    node: Node = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
+    node = node if having is None else Filter(node, having)
+    node = node if clock is None else AssignTime(node, clock[0], 0, TimeDomain.PROCESSING, clock[1])
+    relation = projected(node, selected, results, below, context)
+    return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
-def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...] | None:
-    """The fields of each grouping set, without those of a window in the input, which are no keys."""
-    if grouping.sets is None:
+def _with_clock(selected: list[Selected], below: Node, names: Names) -> tuple[tuple[str, str] | None, list[Selected]]:
+    """The field of PROCTIME() and the table whose clock it is, where the select list has it and there is one table;
+    the select list with the field."""
+    tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
+    if not any(map(is_marker, selected)) or len(tables) != 1:
+        return None, selected
+    name, (table,) = names.unique("proctime"), tables
+    return (name, table), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]
+
+
+# --- keys, aggregate calls, results and HAVING ----------------------------------------------------------------
+
+
+def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
+    """Grouping expressions that are no fields yet become fields of a projection."""
+    keys: dict[exp.Expression, str] = {}
+    unique = Names(f.name for f in scope.node.schema)
+    computed: list[Item] = []
+    types = Types(scope.node.schema)
+    for key in grouping_keys:
+        if isinstance(key.bound, exp.Column):
+            keys[key.bound] = key.bound.name
+        else:
+            name = unique.unique(key.wish)
+            computed.append(Item(name, key.bound, types.of(key.bound), types.nullable(key.bound)))
+            keys[key.bound] = name
+    return (scope.over(extended(scope.node, computed)) if computed else scope), keys
+
+
+def result_of(
+    column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
+) -> exp.Expression:
+    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
+    return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
+
+
+def having_of(
+    select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
+) -> exp.Expression | None:
+    """The condition of HAVING, in which names of the select list go before those of FROM."""
+    having = select.args.get("having")
+    if having is None:
         return None
-    fields = [windowed.keys.get(k.bound) for k in grouping.keys]
-    return tuple(tuple(f for i in s if (f := fields[i]) is not None) for s in grouping.sets)
+    inner = ClauseContext("HAVING", True, special.column, special.call)
+
+    def names(column: exp.Column) -> exp.Expr | None:
+        expression = None if column.table else aliased(column.name, select.expressions)
+        return bind(expression, scope, context, inner) if expression is not None else special.column(column)
+
+    bound = bind_condition(having.this, scope, context, ClauseContext("HAVING", True, names, special.call))
+    return groups.rewrite(bound)
 
 
-def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Select) -> WindowAggregate:
-    """Such windows are those of the keys of each set, so they cannot be assigned before the sets are made."""
-    attached = {node.columns.start, node.columns.end, node.columns.time}
-    if any(columns_of(a.expression) & attached for a in node.aggregates):
-        raise unsupported.refusal("window columns in aggregates", span_of(select))
-    return replace(node, input=windowed.below.node, window=windowed.window, time=windowed.time)
+def projected(
+    node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
+) -> Relation:
+    types = types_of(scope.over(node), context)
+    names, items = Names(), []
+    for column, result in zip(selected, results, strict=True):
+        source = types.fields.get(result.name) if isinstance(result, exp.Column) else None
+        name = names.unique(field_name(column.name, column.expression))
+        items.append(Item(name, result, types.of(result), types.nullable(result), source.time if source else None))
+    return Relation(Project(node, tuple(items)), tuple(c.name for c in selected))
+
+
+@dataclass
+class Groups:
+    """Collects the aggregate calls of one SELECT, each once.
+
+    ``keys`` maps bound grouping expressions to their fields, ``known`` names the window's fields and the grouping id.
+    """
+
+    schema: Schema
+    keys: Mapping[exp.Expression, str]
+    known: frozenset[str]
+    context: Context
+    names: Names
+    calls: dict[exp.Expression, Item] = field(default_factory=dict)
+
+    def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
+        """``bound`` over the fields of the aggregation; ``wish`` names the field if it is one aggregate call."""
+        key = self.keys.get(bound)
+        if key is not None:
+            return field_of(key)
+        name = aggregate_name(bound, self.context.catalog)
+        if name is not None:
+            return field_of(self._aggregate(bound, wish or name))
+        if isinstance(bound, exp.Column):
+            self._check(bound)
+            return bound
+        return node_of(over_children(bound, lambda child: self.rewrite(node_of(child))))
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self.calls.values())
+
+    def _aggregate(self, call: exp.Expression, wish: str) -> str:
+        item = self.calls.get(call)
+        if item is None:
+            check_aggregate_types(call, self.schema, self.context)
+            types = Types(self.schema, self.context.catalog.function)
+            item = Item(self.names.unique(wish), call, types.of(call), types.nullable(call))
+            self.calls[call] = item
+        return item.name
+
+    def _check(self, column: exp.Column) -> None:
+        # Where a key is wrong, what is missing in GROUP BY is not certain.
+        if column.name not in self.known and exp.Null() not in self.keys:
+            message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
+            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."
+            self.context.wrong("SS208", message, column, hint)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible

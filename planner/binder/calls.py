@@ -1,16 +1,25 @@
-"""Calls of functions: does the function exist, is it allowed here, does the number of arguments fit."""
+"""Calls of functions: whether the function exists and is allowed, its arguments by position or name, and SQL bodies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 from sqlglot import exp
 
+from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.grammar import parse_query
 from sqlstream.grammar.json_calls import JsonCall
-from sqlstream.planner.binder.context import Context
+from sqlstream.grammar.spans import mark, mark_as, span_of
+from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions import arities
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, hint_for, kind_of, spark_name
+from sqlstream.planner.rewriting import node_of, over_children, own_expressions, rewritten
+from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, call_arguments
+from sqlstream.types import DataType
 
 TIME_MARKERS = frozenset({"proctime", "ingestion_time"})
 WINDOW_PROPERTIES = frozenset(
@@ -180,3 +189,194 @@ def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> N
         return
     hint = "Convert it, as in CAST(x AS DOUBLE)." if argument_type.name == "STRING" else None
     context.wrong("SS206", f"{name.upper()} needs a number, not {argument_type}", call, hint)
+
+
+# --- named arguments ------------------------------------------------------------------------------------------
+
+WRONG_ARGUMENTS = "SS207"
+
+Parameters = Mapping[str, exp.Expr | None]
+"""The names of parameters, with their defaults; None: an argument must be given."""
+
+_BUILTIN_PARAMETERS: Mapping[str, Parameters] = {
+    **{name: {"collection": None} for name in ("explode", "explode_outer", "posexplode", "posexplode_outer")},
+    **{name: {"input": None} for name in ("inline", "inline_outer")},
+    "mask": {
+        "str": None,
+        "upperChar": exp.Literal.string("X"),
+        "lowerChar": exp.Literal.string("x"),
+        "digitChar": exp.Literal.string("n"),
+        "otherChar": exp.Null(),
+    },
+    "count_min_sketch": dict.fromkeys(("column", "epsilon", "confidence", "seed")),
+}
+"""Those of functions of Spark."""
+
+
+def with_positions(select: exp.Select, context: Context) -> exp.Select:
+    """The SELECT whose calls have their arguments by position. BindError SS207 for names that do not fit."""
+    if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
+        return select
+    positional = over_children(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
+    assert isinstance(positional, exp.Select)
+    return positional
+
+
+def _positional(node: exp.Expr, context: Context) -> exp.Expr:
+    if not isinstance(node, exp.Func) or not has_named_arguments(node):
+        return node
+    name = node.name if isinstance(node, exp.Anonymous) else (spark_name(node) or "")
+    parameters = _BUILTIN_PARAMETERS.get(spark_name(node) or "")
+    if parameters is None or context.catalog.function(name) is not None:
+        return node
+    ordered = ordered_arguments(node, name, parameters)
+    arguments = [rewritten(argument, lambda inner: _positional(inner, context)) for argument in ordered]
+    copy = node.copy()
+    if isinstance(node, exp.Anonymous):
+        copy.set("expressions", arguments)
+    else:
+        copy.set("this", arguments[0])
+    mark_as(copy, node)
+    return copy
+
+
+def has_named_arguments(call: exp.Func) -> bool:
+    """True where an argument is given by name."""
+    return any(isinstance(argument, exp.Kwarg) for argument in call_arguments(call))
+
+
+def ordered_arguments(call: exp.Func, name: str, parameters: Parameters) -> list[exp.Expr]:
+    """The values of a call in the order of the parameters, with defaults where others follow. BindError SS207."""
+    values = _values_by_parameter(call, name, parameters)
+    last = max(position for position, parameter in enumerate(parameters) if parameter in values)
+    ordered: list[exp.Expr] = []
+    for parameter in [*parameters][: last + 1]:
+        value = values.get(parameter, parameters[parameter])
+        if value is None:
+            raise bind_error(WRONG_ARGUMENTS, f'function "{name}" needs the argument "{parameter}"', call)
+        ordered.append(value.copy())
+    return ordered
+
+
+def _values_by_parameter(call: exp.Func, name: str, parameters: Parameters) -> dict[str, exp.Expr]:
+    values: dict[str, exp.Expr] = {}
+    named = False
+    for position, argument in enumerate(call_arguments(call)):
+        named = named or isinstance(argument, exp.Kwarg)
+        if named and not isinstance(argument, exp.Kwarg):
+            raise bind_error(WRONG_ARGUMENTS, "an argument by position cannot follow a named one", argument)
+        if not named and position >= len(parameters):
+            message = f'function "{name}" takes at most {counted(len(parameters), "argument")}'
+            raise bind_error(WRONG_ARGUMENTS, message, argument)
+        parameter = _parameter(argument, name, parameters) if named else [*parameters][position]
+        if parameter in values:
+            message = f'argument "{parameter}" of function "{name}" is given twice'
+            raise bind_error(WRONG_ARGUMENTS, message, argument)
+        values[parameter] = argument.expression if isinstance(argument, exp.Kwarg) else argument
+    return values
+
+
+def _parameter(argument: exp.Expr, name: str, parameters: Parameters) -> str:
+    given = argument.this.name
+    parameter = next((known for known in parameters if known.casefold() == given.casefold()), None)
+    if parameter is None:
+        raise _no_argument(argument, name, given, parameters)
+    return parameter
+
+
+def _no_argument(argument: exp.Expr, name: str, given: str, parameters: Parameters) -> BindError:
+    hint = did_you_mean(given, parameters, "arguments")
+    return bind_error(WRONG_ARGUMENTS, f'function "{name}" has no argument "{given}"', argument, hint)
+
+
+# --- functions with a body of SQL -----------------------------------------------------------------------------
+
+_CUT_MARK = "cut"
+"""Metadata of calls whose result is cut to its length above them."""
+
+
+def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
+    """The call with its arguments in order, or what it stands for; None for calls that are as they should be."""
+    function = context.catalog.function(call.name)
+    if function is None:
+        return None
+    if has_named_arguments(call):
+        return _with_ordered_arguments(call, function, context)
+    if function.kind is FunctionKind.SQL:
+        return _inlined_body(call, function, context)
+    return _cut(call, function.declared) if function.declared is not None and _CUT_MARK not in call.meta else None
+
+
+def _cut(call: exp.Anonymous, declared: str) -> exp.Expr:
+    """The result of a call as long as the function says."""
+    copy = call.copy()
+    copy.meta[_CUT_MARK] = True
+    return _cast_to(copy, declared)
+
+
+def _inlined_body(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
+    mistakes = len(context.problems)
+    check_arity(call, function, context)
+    if len(context.problems) > mistakes:
+        return exp.Null()
+    arguments = dict(zip((name.casefold() for name, _ in function.parameters), call.expressions, strict=False))
+    types = {name.casefold(): kind for name, kind in function.parameters}
+    defaults = {name.casefold(): text for name, text in function.defaults}
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        name = node.name.casefold()
+        argument = arguments[name] if name in arguments else parsed(defaults[name])
+        return _cast_copy(argument, types[name])
+
+    body = exp.Paren(this=rewritten(parsed(function.target), value))
+    result = _cast_copy(body, function.returns) if function.declared is None else _cast_to(body, function.declared)
+    span = span_of(call)
+    if span is not None:
+        mark(node_of(result), span.start, span.end)
+    return result
+
+
+def _cast_to(value: exp.Expr, declared: str) -> exp.Expr:
+    return exp.cast(value, exp.DataType.build(declared, dialect="sqlstream"))
+
+
+def _cast_copy(value: exp.Expr, kind: DataType) -> exp.Expr:
+    return value.copy() if kind.is_unknown else exp.cast(value.copy(), kind.to_sqlglot())
+
+
+@cache
+def parsed(text: str) -> exp.Expr:
+    """The expression of a text, without the places in it, which are none of the script."""
+    expression: exp.Expr
+    (expression,) = parse_query(f"SELECT {text}").expressions
+    for node in expression.walk():
+        node._meta = None
+    return expression
+
+
+def _with_ordered_arguments(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
+    """The call with ``name => value`` in the places of the parameters. SS207."""
+    defaults = {name.casefold(): parsed(text) for name, text in function.defaults}
+    parameters = {name: defaults.get(name.casefold()) for name, _ in function.parameters}
+    try:
+        copy = exp.Anonymous(this=call.this, expressions=ordered_arguments(call, function.name, parameters))
+    except SqlStreamError as error:
+        context.report(error)
+        return exp.Null()
+    mark_as(copy, call)
+    return copy
+
+
+def sql_functions_in(expression: exp.Expr, catalog: Catalog) -> set[str]:
+    """The names of the functions with a body of SQL that an expression calls, also through others."""
+    names: set[str] = set()
+    waiting = [expression]
+    while waiting:
+        for call in waiting.pop().find_all(exp.Anonymous):
+            function = catalog.function(call.name)
+            if function is not None and function.kind is FunctionKind.SQL and function.name.casefold() not in names:
+                names.add(function.name.casefold())
+                waiting.append(parsed(function.target))
+    return names

@@ -1,4 +1,4 @@
-"""TO_CHANGELOG and FROM_CHANGELOG in FROM."""
+"""Changelogs: the modes of tables, the changes that operators accept, TO_CHANGELOG and FROM_CHANGELOG."""
 
 from __future__ import annotations
 
@@ -7,32 +7,88 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.grammar.nodes import Argument, Descriptor, Option, TableArgument, TableFunction
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
-from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, RowKind, Table
+from sqlstream.planner.changes import NodeT, is_upsert, maker_of, not_taken, with_final_rows
 from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
 from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
+
+CHANGELOG_OPTION = "changelog-mode"
+
+_KINDS = {
+    "I": RowKind.INSERT,
+    "UB": RowKind.UPDATE_BEFORE,
+    "UA": RowKind.UPDATE_AFTER,
+    "D": RowKind.DELETE,
+}
+_MODES = {frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")}
+_CONNECTORS = {"upsert-kafka": UPSERT}
+_FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-json"), ALL_KINDS)
+
+
+def changelog_of(
+    option: Option | None, connector: str, format_name: str | None, context: Context
+) -> frozenset[RowKind] | None:
+    """The declared kinds, or those of the connector or the format; None where these are of no changes. SS218 for modes
+    that do not exist."""
+    if option is None:
+        return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
+    kinds = [k.strip().upper() for k in option.value.split(",")]
+    row_kinds = frozenset(_KINDS[k] for k in kinds if k in _KINDS)
+    if len(row_kinds) != len(kinds) or row_kinds not in _MODES:
+        modes = ", ".join(f"'{mode}'" for mode in _MODES.values())
+        context.wrong("SS218", f"'{option.value}' is no changelog mode", option.span, f"The modes are {modes}.")
+        return None
+    return row_kinds
+
+
+def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
+    """The operator, which waits for final rows where it takes no others (``with_final_rows``); SS325 where it does not
+    take the kinds of rows that its inputs have. ``at``: what asks for each of the inputs, or for all of them."""
+    node = with_final_rows(node)
+    for port, kinds in not_taken(node):
+        written = at[port] if len(at) > 1 else at[0]
+        span = span_of(written) if isinstance(written, exp.Expr) else written
+        context.report(_not_taken(node, maker_of(node.inputs[port], kinds), kinds, span))
+    return node
+
+
+def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:
+    reason = node.why_inserts_only
+    because = f": {reason}" if reason is not None else ""
+    come = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}"
+    detail = f"{come}, and {node.consumer_name} does not take them{because}."
+    diagnostic = unsupported.diagnostic("changelog input", span, detail)
+    instead = maker.append_only_hint
+    return diagnostic if instead is None else replace(diagnostic, hint=f"{instead[0].upper()}{instead[1:]}.")
+
+
+# --- TO_CHANGELOG and FROM_CHANGELOG --------------------------------------------------------------------------
 
 TO, FROM = "TO_CHANGELOG", "FROM_CHANGELOG"
 CHANGELOG_FUNCTIONS = frozenset({TO, FROM})
-_PARAMETERS = {
+_FUNCTION_PARAMETERS = {
     TO: ("input", "op", "op_mapping", "produces_full_deletes", "uid"),
     FROM: ("input", "op", "op_mapping", "error_handling", "uid"),
 }
 _OP = "op"
-_KINDS = {
+_KIND_NAMES = {
     "INSERT": RowKind.INSERT,
     "UPDATE_BEFORE": RowKind.UPDATE_BEFORE,
     "UPDATE_AFTER": RowKind.UPDATE_AFTER,
     "DELETE": RowKind.DELETE,
 }
-_HINTS = {
+_FUNCTION_FORMS = {
     TO: "Write TO_CHANGELOG(input => TABLE t, op => DESCRIPTOR(op), op_mapping => MAP['INSERT', 'c', 'DELETE', 'd']).",
     FROM: "Write FROM_CHANGELOG(input => TABLE t PARTITION BY id, op => DESCRIPTOR(op), "
     "op_mapping => MAP['c, r', 'INSERT', 'u', 'UPDATE_AFTER', 'd', 'DELETE']).",
@@ -42,7 +98,7 @@ _HINTS = {
 def changelog_function(call: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
     """The rows of the function. BindError SS201, SS260, SS261, SS262, SS268."""
     name = call.name.upper()
-    arguments = _by_name(call, name)
+    arguments = _arguments_by_name(call, name)
     table = arguments["input"].value
     assert isinstance(table, TableArgument)
     if table.order_by:
@@ -72,7 +128,7 @@ def _to(
         raise bind_error("SS268", f'the rows of "{call.name}" have a column "{op}" already', call.span, hint)
     full = arguments.get("produces_full_deletes")
     if full is not None and not isinstance(full.value, exp.Boolean):
-        raise bind_error("SS261", "produces_full_deletes must be TRUE or FALSE", full.span, _HINTS[TO])
+        raise bind_error("SS261", "produces_full_deletes must be TRUE or FALSE", full.span, _FUNCTION_FORMS[TO])
     _keys(call, arguments, scope, TO)
     field = Names(f.name for f in scope.node.schema).unique(op)
     names = {c.field: c.name for c in reversed(scope.columns)}
@@ -90,7 +146,9 @@ def _from(
         raise bind_error("SS201", f'column "{op}" with the operations does not exist', call.span, hint)
     of_op = scope.fields[visible[0].field].type
     if of_op.name not in ("STRING", "UNKNOWN"):
-        raise bind_error("SS261", f'column "{op}" with the operations is {of_op}, not STRING', call.span, _HINTS[FROM])
+        raise bind_error(
+            "SS261", f'column "{op}" with the operations is {of_op}, not STRING', call.span, _FUNCTION_FORMS[FROM]
+        )
     keys = _keys(call, arguments, scope, FROM)
     kinds = {kind for kind, _ in codes}
     if RowKind.UPDATE_AFTER in kinds and RowKind.UPDATE_BEFORE not in kinds and not keys:
@@ -109,30 +167,34 @@ def _from(
     return scope_of(Relation(made, shown), call.name)
 
 
-# --- arguments ------------------------------------------------------------------------------------------------
+# --- their arguments ------------------------------------------------------------------------------------------
 
 
-def _by_name(call: TableFunction, name: str) -> dict[str, Argument]:
-    parameters = _PARAMETERS[name]
+def _arguments_by_name(call: TableFunction, name: str) -> dict[str, Argument]:
+    parameters = _FUNCTION_PARAMETERS[name]
     arguments: dict[str, Argument] = {}
     for position, argument in enumerate(call.arguments):
         if argument.name is None and position >= len(parameters):
-            raise bind_error("SS260", f"{name} takes at most {len(parameters)} arguments", argument.span, _HINTS[name])
+            raise bind_error(
+                "SS260", f"{name} takes at most {len(parameters)} arguments", argument.span, _FUNCTION_FORMS[name]
+            )
         parameter = argument.name.casefold() if argument.name is not None else parameters[position]
         if parameter not in parameters:
-            hint = did_you_mean(parameter, parameters, "arguments") or _HINTS[name]
+            hint = did_you_mean(parameter, parameters, "arguments") or _FUNCTION_FORMS[name]
             raise bind_error("SS260", f'{name} has no argument "{argument.name}"', argument.span, hint)
         if parameter in arguments:
-            raise bind_error("SS260", f'argument "{parameter}" of {name} is given twice', argument.span, _HINTS[name])
+            raise bind_error(
+                "SS260", f'argument "{parameter}" of {name} is given twice', argument.span, _FUNCTION_FORMS[name]
+            )
         arguments[parameter] = argument
     if "input" not in arguments:
-        raise bind_error("SS260", f'{name} needs the argument "input"', call.span, _HINTS[name])
+        raise bind_error("SS260", f'{name} needs the argument "input"', call.span, _FUNCTION_FORMS[name])
     kinds = {"input": (TableArgument, "TABLE t"), "op": (Descriptor, "DESCRIPTOR(…)")}
     for parameter, argument in arguments.items():
         wanted, spelled = kinds.get(parameter, (exp.Expr, "a constant"))
         if not isinstance(argument.value, wanted):
             message = f'argument "{parameter}" of {name} must be {spelled}'
-            raise bind_error("SS261", message, argument.span, _HINTS[name])
+            raise bind_error("SS261", message, argument.span, _FUNCTION_FORMS[name])
     return arguments
 
 
@@ -142,21 +204,21 @@ def _op(argument: Argument | None, name: str) -> str:
         return _OP
     assert isinstance(argument.value, Descriptor)
     if len(argument.value.columns) != 1:
-        raise bind_error("SS261", f"op of {name} must name one column", argument.span, _HINTS[name])
+        raise bind_error("SS261", f"op of {name} must name one column", argument.span, _FUNCTION_FORMS[name])
     return str(argument.value.columns[0].name)
 
 
 def _codes(argument: Argument | None, call: TableFunction, name: str) -> Codes:
     """Kinds and their codes; by default the names of the kinds."""
     if argument is None:
-        return tuple((kind, text) for text, kind in _KINDS.items())
+        return tuple((kind, text) for text, kind in _KIND_NAMES.items())
     codes: dict[tuple[RowKind, str], None] = {}
     for key, value in _pairs(argument, name):
         listed, other = (key, value) if name == TO else (value, key)
         for text in listed.split(",") if name == TO else [listed]:
-            kind = _KINDS.get(text.strip().upper())
+            kind = _KIND_NAMES.get(text.strip().upper())
             if kind is None:
-                hint = f"Kinds are {', '.join(_KINDS)}."
+                hint = f"Kinds are {', '.join(_KIND_NAMES)}."
                 raise bind_error(
                     "SS261", f'op_mapping of {name} has no kind of row "{text.strip()}"', argument.span, hint
                 )
@@ -166,7 +228,7 @@ def _codes(argument: Argument | None, call: TableFunction, name: str) -> Codes:
     twice = next((t for t in told if told.count(t) > 1), None)
     if twice is not None:
         shown = twice.name if isinstance(twice, RowKind) else twice
-        raise bind_error("SS261", f'op_mapping of {name} has "{shown}" twice', argument.span, _HINTS[name])
+        raise bind_error("SS261", f'op_mapping of {name} has "{shown}" twice', argument.span, _FUNCTION_FORMS[name])
     return tuple(codes)
 
 
@@ -174,7 +236,9 @@ def _pairs(argument: Argument, name: str) -> Iterator[tuple[str, str]]:
     value = argument.value
     texts = value.expressions if isinstance(value, exp.Anonymous) and value.name.upper() == "MAP" else []
     if not texts or len(texts) % 2 or not all(isinstance(t, exp.Literal) and t.is_string for t in texts):
-        raise bind_error("SS261", f"op_mapping of {name} must be a MAP of constant texts", argument.span, _HINTS[name])
+        raise bind_error(
+            "SS261", f"op_mapping of {name} must be a MAP of constant texts", argument.span, _FUNCTION_FORMS[name]
+        )
     return zip((t.name for t in texts[::2]), (t.name for t in texts[1::2]), strict=True)
 
 
@@ -182,7 +246,7 @@ def _skips(argument: Argument | None) -> bool:
     value = argument.value if argument is not None else None
     word = value.name.upper() if isinstance(value, exp.Literal) and value.is_string else ""
     if argument is not None and word not in ("FAIL", "SKIP"):
-        raise bind_error("SS261", "error_handling must be 'FAIL' or 'SKIP'", argument.span, _HINTS[FROM])
+        raise bind_error("SS261", "error_handling must be 'FAIL' or 'SKIP'", argument.span, _FUNCTION_FORMS[FROM])
     return word == "SKIP"
 
 
@@ -197,3 +261,15 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
             raise bind_error("SS262", f'PARTITION BY of "{call.name}" must name columns', written, hint)
         keys.append(column.name)
     return tuple(dict.fromkeys(keys))
+
+
+# --- tables whose updates lack the previous row ---------------------------------------------------------------
+
+
+def normalized(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
+    """The rows of a table, which say what was there before where its changes do not; a rule takes that away again
+    where nobody reads it. ``alias``: what the table is called in FROM."""
+    repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY
+    if not table.primary_key or not (is_upsert(table) or repeated):
+        return relation
+    return replace(relation, node=Normalize(relation.node, table.primary_key, context.ttl_of(alias)))

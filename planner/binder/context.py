@@ -1,8 +1,8 @@
-"""What binding passes along: the catalog, the queries in scope of WITH, and the mistakes found so far."""
+"""What binding passes along: the catalog, the session's settings, the queries of WITH, and the mistakes so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -10,10 +10,55 @@ from sqlglot import exp
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
-from sqlstream.planner.catalog import Catalog, View
+from sqlstream.planner.bad_rows import BadAction
+from sqlstream.planner.catalog import Catalog, MetadataColumns, View
 from sqlstream.planner.fields import Field
 from sqlstream.planner.node import Node
+from sqlstream.udfs.barriers import MOST_HELD
+from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
+
+# --- settings of the session ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BinderSettings:
+    """Flink's ``table.exec.emit.*``, for windows whose query does not say when they fire.
+
+    ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
+    ``allow_ms`` is the lateness that they allow. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock;
+    None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
+    rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
+    with the name of a table. ``state_ttl_ms``: rows of operators whose state does not end by itself are forgotten so
+    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice. ``dynamic_options``:
+    OPTIONS hints may change the options of tables. ``lengths``: what becomes of a value that is not as long as the type
+    of its column in the table that is written, ``drops_nulls``: rows are left out that have no value in one that is
+    NOT NULL. ``not_in_star``: the kinds of virtual metadata columns that `*` does not stand for.
+    """
+
+    early_ms: int | None = None
+    late_ms: int | None = None
+    allow_ms: int | None = None
+    zone: str | None = None
+    lookup: LookupOptions = DEFAULT_LOOKUP
+    most_held: int = MOST_HELD
+    functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
+    state_ttl_ms: int = 0
+    repeated_changes: bool = False
+    dynamic_options: bool = True
+    lengths: str = "IGNORE"
+    drops_nulls: bool = False
+    not_in_star: frozenset[MetadataColumns] = frozenset()
+
+    @property
+    def allowed_ms(self) -> int:
+        """How late rows may be. As in Flink, ``allow_ms`` has no effect where late firings are not enabled."""
+        return self.allow_ms or 0 if self.late_ms is not None else 0
+
+
+DEFAULT_SETTINGS = BinderSettings()
+
+
+# --- relations and the context --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,7 +96,7 @@ class Context:
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     problems: dict[Diagnostic, None] = field(default_factory=dict)
-    settings: EmitSettings = DEFAULT_EMIT
+    settings: BinderSettings = DEFAULT_SETTINGS
     ttl_of: Callable[[str], int] = _for_ever
     around: Callable[[exp.Column], bool] = _nothing
     twice: int = 0
@@ -85,3 +130,37 @@ def bind_error(
 ) -> BindError:
     span = span_of(at) if isinstance(at, exp.Expr) else at
     return BindError(code, message, span, hint=hint, detail=detail)
+
+
+# --- syntax that no part of the binder reads ------------------------------------------------------------------
+
+# Where a part has a refusal of its own; the rest is "syntax".
+_FEATURES: dict[str, str] = {
+    "windows": "over here",
+    "hint": "hint",
+    "hints": "hint",
+    "pivots": "pivot",
+    "sample": "sample",
+    "system_time": "temporal join",
+    "version": "temporal join",
+    "when": "temporal join",
+    "recursive": "recursive",
+}
+_NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
+
+
+def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
+    """Refuse each argument of ``node`` that is set and not ``consumed``."""
+    bound = set(consumed)
+    for key, value in node.args.items():
+        if key in bound or value is None or value is False or value == []:
+            continue
+        feature = _FEATURES.get(key, "syntax")
+        name = _NAMES.get(key, key.replace("_", " ").upper())
+        detail = f"It is {name} of {type(node).__name__.upper()}." if feature == "syntax" else None
+        context.refuse(feature, _at(value) or span_of(node), detail)
+
+
+def _at(value: object) -> Span | None:
+    first = value[0] if isinstance(value, list) and value else value
+    return span_of(first) if isinstance(first, exp.Expr) else None

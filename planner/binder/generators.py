@@ -1,29 +1,34 @@
-"""Generators: UNNEST, LATERAL VIEW, LATERAL TABLE and EXPLODE in a select list become Correlate."""
+"""Generators of rows: UNNEST, LATERAL VIEW, LATERAL TABLE and EXPLODE as Correlate; PIVOT and UNPIVOT."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import ARG
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.calls import check_arity
-from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.aggregation import bind_aggregation
+from sqlstream.planner.binder.calls import aggregate_name, check_arity
+from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.fields import Field
+from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
-from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Correlate
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.naming import Names, field_of, shown_name
+from sqlstream.planner.nodes import Correlate, Filter
+from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.types import INT, STRING, UNKNOWN, DataType
 
-Columns = list[tuple[str, DataType]]
+GeneratedColumns = list[tuple[str, DataType]]
 
 
 def table_call(source: exp.Expr, context: Context) -> exp.Expr:
@@ -125,7 +130,7 @@ def _no_generator(call: exp.Expr, context: Context) -> Exception:
     return bind_error("SS209", f'function "{name}" gives one value, not rows', call, hint)
 
 
-def _user_columns(function: Function) -> Columns:
+def _user_columns(function: Function) -> GeneratedColumns:
     members = function.returns.args if function.returns.name == "STRUCT" else ()
     columns = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
     return columns or [(function.name, function.returns)]
@@ -139,7 +144,7 @@ def _without_outer(call: exp.Expr, outer: bool) -> tuple[exp.Expr, bool]:
     return exp.func(name.removesuffix("_outer"), *call_arguments(call), dialect="spark"), True
 
 
-def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expr, Columns]:
+def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expr, GeneratedColumns]:
     """As in Flink, rows of structs show their fields, and WITH ORDINALITY adds the position, counted from 1."""
     argument = _argument(unnest.expressions[0], scope, context)
     ordinality = bool(unnest.args.get("offset"))
@@ -147,11 +152,11 @@ def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -
     is_row = kind.name == "ARRAY" and isinstance(kind.args[0], DataType) and kind.args[0].name == "STRUCT"
     count = wanted - ordinality
     columns = _inlined(kind, count) if is_row else _exploded(kind, count, unnest)
-    position: Columns = [("ordinality", INT)] if ordinality else []
+    position: GeneratedColumns = [("ordinality", INT)] if ordinality else []
     return exp.Unnest(expressions=[argument], offset=ordinality or None), [*columns, *position]
 
 
-def _builtin_columns(call: exp.Expr, wanted: int, scope: Scope, context: Context) -> Columns:
+def _builtin_columns(call: exp.Expr, wanted: int, scope: Scope, context: Context) -> GeneratedColumns:
     name, arguments = spark_name(call) or "", call_arguments(call)
     kind = type_in(scope, context, arguments[0]) if arguments else UNKNOWN
     match name:
@@ -168,7 +173,7 @@ def _builtin_columns(call: exp.Expr, wanted: int, scope: Scope, context: Context
     return [(f"col{i}", UNKNOWN) for i in range(wanted)] if wanted > 1 else [("col", UNKNOWN)]
 
 
-def _exploded(kind: DataType, wanted: int, call: exp.Expr) -> Columns:
+def _exploded(kind: DataType, wanted: int, call: exp.Expr) -> GeneratedColumns:
     match kind:
         case DataType("ARRAY", (DataType() as element,)):
             return [("col", element)]
@@ -179,17 +184,259 @@ def _exploded(kind: DataType, wanted: int, call: exp.Expr) -> Columns:
     return [("key", UNKNOWN), ("value", UNKNOWN)] if wanted == 2 else [("col", UNKNOWN)]
 
 
-def _inlined(kind: DataType, wanted: int) -> Columns:
+def _inlined(kind: DataType, wanted: int) -> GeneratedColumns:
     element = kind.args[0] if kind.name == "ARRAY" else UNKNOWN
     members = element.args if isinstance(element, DataType) and element.name == "STRUCT" else ()
     columns = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
     return columns or [(f"col{i + 1}", UNKNOWN) for i in range(max(1, wanted))]
 
 
-def _stacked(arguments: list[exp.Expr], scope: Scope, context: Context) -> Columns:
+def _stacked(arguments: list[exp.Expr], scope: Scope, context: Context) -> GeneratedColumns:
     rows = arguments[0] if arguments else None
     if not isinstance(rows, exp.Literal) or rows.is_string or int(rows.name) < 1:
         raise bind_error("SS207", "STACK needs a number of rows as its first argument", rows)
     values = arguments[1:]
     width = -(-len(values) // int(rows.name))
     return [(f"col{i}", type_in(scope, context, values[i])) for i in range(width)]
+
+
+# --- PIVOT and UNPIVOT ----------------------------------------------------------------------------------------
+
+PIVOT, UNPIVOT = "SS673", "SS674"
+
+_NULL_OF_NO_ROWS = frozenset({"sum", "avg", "mean", "min", "max", "first", "last", "any_value", "median", "stddev"})
+_IN_TWO_STEPS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN"})
+_PIVOT_CLAUSE = ClauseContext("PIVOT", aggregates=True)
+
+
+def pivoted(pivots: Sequence[exp.Pivot], scope: Scope, context: Context) -> Scope:
+    """The rows of FROM behind PIVOT and UNPIVOT, in their order."""
+    for pivot in pivots:
+        consumed = ("expressions", "fields", "unpivot", "include_nulls", "alias", "columns", "pivot_column_naming")
+        refuse_rest(pivot, consumed, context)
+        scope = _unpivot(pivot, scope, context) if pivot.args.get("unpivot") else _pivot(pivot, scope, context)
+        scope = _under_alias(pivot, scope)
+    return scope
+
+
+def _under_alias(pivot: exp.Pivot, scope: Scope) -> Scope:
+    alias = pivot.args.get("alias")
+    if not isinstance(alias, exp.TableAlias):
+        return scope
+    names = [c.name for c in alias.columns] or [c.name for c in scope.columns]
+    if len(names) != len(scope.columns):
+        message = f'"{pivot.alias}" has {counted(len(scope.columns), "column")}, not {len(names)}'
+        raise bind_error("SS216", message, alias)
+    pairs = zip(names, scope.columns, strict=True)
+    return replace(scope, columns=tuple(replace(c, name=n, table=pivot.alias or c.table) for n, c in pairs))
+
+
+def _items(expression: exp.Expr) -> list[exp.Expr]:
+    """The members of a list in parentheses, or the one thing that stands without."""
+    plain = expression.unnest()
+    return list(plain.expressions) if isinstance(plain, exp.Tuple) else [plain]
+
+
+def _unaliased(value: exp.Expr) -> exp.Expr:
+    return value.this if isinstance(value, exp.PivotAlias | exp.Alias) else value
+
+
+# --- PIVOT as GROUP BY with an aggregate for each value -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of the columns of FOR: what begins the names of its columns, and when a row has it."""
+
+    name: str
+    holds: exp.Expr
+
+
+def _pivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
+    if len(pivot.args["fields"]) != 1:
+        raise bind_error(PIVOT, "PIVOT has one FOR … IN (…)", pivot, "Write FOR (a, b) IN ((1, 'x'), …).")
+    aggregates = pivot.expressions
+    for aggregate in aggregates:
+        if not _has_aggregate(_unaliased(aggregate), context):
+            message = f"PIVOT needs an aggregate, not {shown_name(_unaliased(aggregate))}"
+            raise bind_error(PIVOT, message, aggregate, "Write PIVOT (SUM(x) FOR a IN ('x', 'y')).")
+    keys = _keys(pivot, scope)
+    in_two_steps = all(_is_in_two_steps(_unaliased(aggregate), scope, context) for aggregate in aggregates)
+    results = [
+        exp.alias_(
+            _pivot_aggregate(_unaliased(aggregate), value.holds, in_two_steps, context),
+            _result_name(value, aggregate, aggregates),
+        )
+        for value in _values(pivot.args["fields"][0], scope, context)
+        for aggregate in aggregates
+    ]
+    written = [_reference(key) for key in keys]
+    select = exp.Select(expressions=[*written, *results])
+    if written:
+        select.set("group", exp.Group(expressions=[column.copy() for column in written]))
+    mark_as(select, pivot)
+    relation = bind_aggregation(select, scope, context)
+    tables = [*(key.table for key in keys), *[None] * len(results)]
+    columns = zip(relation.names, relation.fields, tables, strict=True)
+    return Scope(relation.node, tuple(Visible(name, field.name, table) for name, field, table in columns))
+
+
+def _has_aggregate(expression: exp.Expr, context: Context) -> bool:
+    return any(aggregate_name(node, context.catalog) is not None for node in expression.walk())
+
+
+def _is_in_two_steps(aggregate: exp.Expr, scope: Scope, context: Context) -> bool:
+    """Does Spark group by the columns of FOR, too, and then spread the results?"""
+    kind = type_in(scope, context, bind(aggregate, scope, replace(context, problems={}), _PIVOT_CLAUSE))
+    return kind.is_unknown or kind.name in _IN_TWO_STEPS
+
+
+def _keys(pivot: exp.Pivot, scope: Scope) -> list[Visible]:
+    """The columns that neither the aggregates nor FOR name."""
+    parts = [*pivot.expressions, pivot.args["fields"][0].this]
+    read = {c for part in parts for column in part.find_all(exp.Column) for c in _fields(column, scope)}
+    return [column for column in scope.stars(None) if column.field not in read]
+
+
+def _fields(column: exp.Column, scope: Scope) -> Iterator[str]:
+    if not isinstance(column.this, exp.Star):
+        yield from (read.name for read in scope.resolve(column).find_all(exp.Column))
+
+
+def _reference(column: Visible) -> exp.Column:
+    return exp.column(exp.to_identifier(column.name, quoted=True), table=column.table)
+
+
+def _values(given: exp.Expr, scope: Scope, context: Context) -> Iterator[_Value]:
+    if not isinstance(given, exp.In):
+        raise bind_error(PIVOT, "PIVOT needs FOR … IN (…)", given, "Write FOR a IN ('x', 'y').")
+    columns = _items(given.this)
+    kinds = [type_in(scope, context, bind(column, scope, context, _PIVOT_CLAUSE)) for column in columns]
+    for value in given.expressions:
+        members = _items(_unaliased(value))
+        if len(members) != len(columns):
+            message = f"a value of PIVOT has {counted(len(members), 'member')}, FOR {counted(len(columns), 'column')}"
+            raise bind_error(PIVOT, message, value, "Write as many: FOR (a, b) IN ((1, 'x'), (2, 'y')).")
+        for member in members:
+            if member.find(exp.Column) is not None:
+                raise bind_error(PIVOT, "a value of PIVOT is a constant", member, "Write a text in '…', or a number.")
+        cast = (_cast_constant(member, kind, scope) for member, kind in zip(members, kinds, strict=True))
+        equal: Iterator[exp.Expr] = (
+            exp.NullSafeEQ(this=c.copy(), expression=m) for c, m in zip(columns, cast, strict=True)
+        )
+        yield _Value(_value_name(value, members), exp.paren(reduce(lambda a, b: exp.And(this=a, expression=b), equal)))
+
+
+def _cast_constant(member: exp.Expr, kind: DataType, scope: Scope) -> exp.Expr:
+    fits = kind.is_unknown or scope.types.of(member) == kind
+    return member.copy() if fits else exp.cast(member.copy(), kind.to_sqlglot())
+
+
+def _value_name(value: exp.Expr, members: Sequence[exp.Expr]) -> str:
+    """The name that a value gives: its alias, or the value as a text."""
+    if isinstance(value, exp.PivotAlias | exp.Alias):
+        return str(value.args["alias"].name)
+    texts = [_constant_text(member) for member in members]
+    return texts[0] if len(texts) == 1 else f"{{{', '.join(texts)}}}"
+
+
+def _constant_text(member: exp.Expr) -> str:
+    match member:
+        case exp.Literal():
+            return member.name
+        case exp.Null():
+            return "null"
+        case exp.Cast(this=exp.Literal() as text):
+            return text.name
+    return shown_name(member)
+
+
+def _result_name(value: _Value, aggregate: exp.Expr, aggregates: Sequence[exp.Expr]) -> str:
+    if len(aggregates) == 1:
+        return value.name
+    return f"{value.name}_{aggregate.alias or shown_name(aggregate)}"
+
+
+def _pivot_aggregate(aggregate: exp.Expr, holds: exp.Expr, in_two_steps: bool, context: Context) -> exp.Expr:
+    """The aggregate over the rows for which ``holds`` is true."""
+    result = _filtered(aggregate, holds, context)
+    mark_as(result, aggregate)
+    if not in_two_steps or aggregate_name(aggregate, context.catalog) in _NULL_OF_NO_ROWS:
+        return result
+    if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star):
+        return exp.Nullif(this=result, expression=exp.Literal.number(0))
+    rows = exp.Filter(this=exp.Count(this=exp.Star(), big_int=True), expression=exp.Where(this=holds.copy()))
+    return exp.Case().when(exp.GT(this=rows, expression=exp.Literal.number(0)), result)
+
+
+def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
+    """The expression whose aggregates take only rows for which ``holds`` is true."""
+    if aggregate_name(node, context.catalog) is None:
+        return over_children(node, lambda child: _filtered(child, holds, context))
+    if isinstance(node, exp.Filter):
+        condition = exp.And(this=exp.paren(node.expression.this.copy()), expression=holds.copy())
+        return exp.Filter(this=node.this.copy(), expression=exp.Where(this=condition))
+    return exp.Filter(this=node.copy(), expression=exp.Where(this=holds.copy()))
+
+
+# --- UNPIVOT as a generator -----------------------------------------------------------------------------------
+
+
+def _unpivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
+    """STACK of the names and values of the columns; Spark leaves rows out of which all values are NULL."""
+    (names,), (given,) = pivot.expressions, pivot.args["fields"]
+    wanted = [given.this.name, *(name.name for name in _items(names))]
+    groups = [_items(_unaliased(group)) for group in given.expressions]
+    for written, group in zip(given.expressions, groups, strict=True):
+        if len(group) != len(wanted) - 1:
+            message = f"UNPIVOT names {counted(len(wanted) - 1, 'value')}, not {len(group)}"
+            raise bind_error(UNPIVOT, message, written, "Write UNPIVOT ((v, w) FOR name IN ((a, b), (c, d))).")
+    rows = zip(
+        (_label(g) for g in given.expressions),
+        *(_cast_to_one_type(of_name, scope, context) for of_name in zip(*groups, strict=True)),
+        strict=True,
+    )
+    arguments = [exp.Literal.number(len(groups)), *(value for row in rows for value in row)]
+    call = exp.Anonymous(this="STACK", expressions=arguments)
+    mark_as(call, pivot)
+    node, shown = generate(call, wanted, scope, False, context)
+    grouped = {name for group in groups for column in group for name in _fields(_column(column), scope)}
+    kept = [column for column in scope.stars(None) if column.field not in grouped]
+    made = (Visible(name, field.name) for name, field in zip(shown, node.outputs, strict=True))
+    result = Scope(node, (*kept, *made))
+    if pivot.args.get("include_nulls"):
+        return result
+    return result.over(Filter(node, node_of(_has_value(node.outputs[1:]))))
+
+
+def _column(written: exp.Expr) -> exp.Column:
+    if not isinstance(written, exp.Column):
+        raise bind_error(UNPIVOT, "UNPIVOT takes columns", written, "Compute the value in a query in FROM.")
+    return written
+
+
+def _label(group: exp.Expr) -> exp.Literal:
+    """The text that says which columns a row comes from."""
+    if isinstance(group, exp.PivotAlias | exp.Alias):
+        return exp.Literal.string(group.args["alias"].name)
+    return exp.Literal.string("_".join(column.name for column in _items(group)))
+
+
+def _cast_to_one_type(columns: Sequence[exp.Expr], scope: Scope, context: Context) -> list[exp.Expr]:
+    """The columns that become one, of one type."""
+    kinds = [
+        type_in(scope, context, bind(_column(column), scope, context, ClauseContext("UNPIVOT"))) for column in columns
+    ]
+    context.stop_if_wrong()
+    common = common_type(kinds)
+    if any(kind.is_unknown for kind in kinds) or len(set(kinds)) == 1:
+        return [column.copy() for column in columns]
+    if common.is_unknown:
+        message = f"UNPIVOT makes one column of values of the types {' and '.join(dict.fromkeys(map(str, kinds)))}"
+        raise bind_error(UNPIVOT, message, columns[0], "Cast them to one type in a query in FROM.")
+    return [exp.cast(column.copy(), common.to_sqlglot()) for column in columns]
+
+
+def _has_value(fields: Sequence[Field]) -> exp.Expr:
+    there: Iterator[exp.Expr] = (exp.Not(this=exp.Is(this=field_of(f.name), expression=exp.Null())) for f in fields)
+    return reduce(lambda a, b: exp.Or(this=a, expression=b), there)

@@ -1,29 +1,36 @@
-"""INSERT INTO: columns of the query to columns of the table, by position, with the casts that cannot surprise."""
+"""INSERT INTO: columns of the query go to columns of the table by position, with casts that cannot surprise.
+
+Side outputs, such as late rows and failed lookups, go to columns of their table by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from sqlglot import exp
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.nodes import Insert as InsertStatement
-from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.grammar.nodes import PartitionValue
+from sqlstream.grammar.spans import mark_as
+from sqlstream.planner.binder.context import BinderSettings, Context, Relation, bind_error
 from sqlstream.planner.binder.respelling import cut_to
-from sqlstream.planner.binder.settings import EmitSettings
-from sqlstream.planner.binder.unions import cast
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.catalog import Catalog, Column, Table, View
 from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.naming import field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Insert, Project
 from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.type_inference import cast
 from sqlstream.types import DataType
 
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 def insert_into(
-    table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: EmitSettings
+    table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
     """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS216."""
     targets = _targets(table, names, statement)
@@ -33,11 +40,11 @@ def insert_into(
     problems += [e for c in table.physical_columns if (e := _missing(c, sources, statement)) is not None]
     if problems:
         raise SqlStreamError.of(d for e in problems for d in e.diagnostics)
-    items = tuple(_item(c, sources.get(c.name), settings.lengths) for c in table.physical_columns)
+    items = tuple(_insert_item(c, sources.get(c.name), settings.lengths) for c in table.physical_columns)
     node: Node = Project(relation.node, items)
     required = [c.name for c in table.physical_columns if not c.nullable or c.name in table.primary_key]
     if settings.drops_nulls and required:
-        node = Filter(node, conjunction([_present(name) for name in required]))
+        node = Filter(node, conjunction([_is_not_null(name) for name in required]))
     return Insert(node, table)
 
 
@@ -92,7 +99,7 @@ def storable(value: DataType, column: DataType) -> bool:
     return value.name == column.name and value.name in ("ARRAY", "MAP", "STRUCT", "INTERVAL")
 
 
-def _present(name: str) -> exp.Expression:
+def _is_not_null(name: str) -> exp.Expression:
     return exp.Not(this=exp.Is(this=field_of(name), expression=exp.Null()))
 
 
@@ -112,10 +119,107 @@ def _with_length(value: exp.Expression, column: Column, lengths: str) -> exp.Exp
     return exp.Case(ifs=[exp.If(this=too_long, true=raised)], default=value)
 
 
-def _item(column: Column, field: Field | None, lengths: str) -> Item:
+def _insert_item(column: Column, field: Field | None, lengths: str) -> Item:
     if field is None:
         return Item(column.name, cast(exp.Null(), column.type), column.type, True)
     value: exp.Expression = field_of(field.name)
     value = value if field.type == column.type else cast(value, column.type)
     value = _with_length(value, column, lengths)
     return Item(column.name, value, column.type, field.nullable, field.time)
+
+
+# --- PARTITION (p = value) ------------------------------------------------------------------------------------
+
+NO_PARTITIONS = "SS295"
+PARTITIONS_OPTION = "partition-by"
+
+
+def partitions_of(table: Table) -> list[str]:
+    """The columns that are partitions of the table."""
+    names = (table.option(PARTITIONS_OPTION) or "").split(",")
+    return [name.strip() for name in names if name.strip()]
+
+
+def without_partition(statement: InsertStatement, catalog: Catalog) -> InsertStatement:
+    """The same INSERT with a list of columns instead. BindError SS295 for what is no partition of its table."""
+    table = catalog.relation(str(statement.target))
+    if not statement.partition or not isinstance(table, Table):
+        return replace(statement, partition=()) if statement.partition else statement
+    fixed = [value for value in statement.partition if value.value is not None]
+    for value in statement.partition:
+        _require_partition(value, table)
+    names = {value.column.casefold() for value in fixed}
+    given = statement.columns or tuple(c.name for c in table.physical_columns)
+    columns = tuple(name for name in given if name.casefold() not in names)
+    query = _with_partition_values(statement.query, fixed) if fixed else statement.query
+    return replace(statement, query=query, columns=(*columns, *(value.column for value in fixed)), partition=())
+
+
+def _require_partition(value: PartitionValue, table: Table) -> None:
+    names = partitions_of(table)
+    if value.column.casefold() not in {name.casefold() for name in names}:
+        message = f'"{value.column}" is no partition column of table "{table.name}"'
+        hint = f"They are {', '.join(names)}." if names else "CREATE TABLE … PARTITIONED BY (…) declares some."
+        raise bind_error(NO_PARTITIONS, message, value.span, hint)
+
+
+def _with_partition_values(query: exp.Expression, fixed: list[PartitionValue]) -> exp.Expression:
+    """The query with the values as its last columns."""
+    if isinstance(query, exp.Select):
+        copy = query.copy()
+        for value in fixed:
+            copy.append("expressions", _aliased_value(value))
+    else:
+        inner = exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q")))
+        copy = exp.Select(expressions=[exp.Star(), *map(_aliased_value, fixed)], from_=exp.From(this=inner))
+    mark_as(copy, query)
+    return copy
+
+
+def _aliased_value(value: PartitionValue) -> exp.Alias:
+    assert value.value is not None
+    return exp.Alias(this=value.value.copy(), alias=exp.to_identifier(value.column, quoted=True))
+
+
+# --- side outputs ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SideRowFields:
+    """``late`` rows with the ``fields`` by lower-case name, which ``origin`` explains."""
+
+    adjective: str
+    origin: str
+    fields: Mapping[str, Field]
+
+
+def side_table(table: exp.Table, context: Context) -> Table:
+    """The table that TO names. BindError SS202."""
+    name = ".".join(p.name for p in table.parts)
+    match context.catalog.relation(name):
+        case Table() as found:
+            return found
+        case View():
+            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', table)
+    hint = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table "{name}" does not exist', table, hint)
+
+
+def side_values(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:
+    """The values of the physical columns of ``table``, in order and cast. SS206, SS216."""
+    return tuple(_side_value(c, table, rows, span, context) for c in table.physical_columns)
+
+
+def _side_value(column: Column, table: Table, rows: SideRowFields, span: Span, context: Context) -> exp.Expression:
+    field = rows.fields.get(column.name.casefold())
+    if field is None:
+        message = f'{rows.adjective} rows have no column "{column.name}", which table "{table.name}" has'
+        context.wrong("SS216", message, span, f"They have {', '.join(rows.fields)}: {rows.origin}.")
+        return exp.Null()
+    if not storable(field.type, column.type):
+        message = (
+            f'column "{column.name}" of type {column.type} cannot store {rows.adjective} values of type {field.type}'
+        )
+        context.wrong("SS206", message, span, f'Declare it as {field.type} in table "{table.name}".')
+    value: exp.Expression = field_of(field.name)
+    return value if field.type == column.type else cast(value, column.type)

@@ -1,43 +1,45 @@
-"""Joins of two streams: what ON, USING and WHERE say of their rows, and which operator carries that out.
+"""Joins of two streams: what ON, USING and WHERE say of their rows, and the operator that joins them.
 
-Equal windows make a window join, bounds on the distance of two time attributes an interval join; every other join is a
+Equal windows make a window join, bounds on the distance of two time attributes an interval join. Any other join is a
 regular one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.changelog import check_changes
-from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
-from sqlstream.planner.binder.join_sides import (
-    Sides,
-    apart_from,
-    decided_on_pairs,
-    parts_of,
-    scope_of_both,
-    with_one_of_each,
-)
-from sqlstream.planner.binder.lookup_conditions import joined_using
-from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.state_ttl import ttl_ms_of
-from sqlstream.planner.binder.window_joins import window_join, with_one_window
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.binder.hints import ttl_ms_of
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.fields import Item
+from sqlstream.planner.functions.coercion import common_type
+from sqlstream.planner.intervals import NotAnInterval, fold
+from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality, Join
+from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Filter
+from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, is_repeatable
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.window_join import WindowJoin
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import Types, cast
+from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
 from sqlstream.udfs.joins import JoinKind
 
 _KINDS = {
@@ -60,11 +62,11 @@ def stream_join(
     The conditions of WHERE say of inner joins what ON could. BindError SS239 for a condition that is missing, SS291 to
     SS293 for one that kernels cannot decide.
     """
-    kind = _kind(join)
+    kind = _join_kind(join)
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using"), context)
     if join.args.get("method"):
         join = _natural(join, left, right)
-    right = apart_from(right, left)
+    right = with_distinct_fields(right, left)
     pairs = scope_of_both(left, right)
     conditions: list[exp.Expression] = []
     columns = pairs.columns
@@ -76,15 +78,15 @@ def stream_join(
         hint = "Write ON with an equality of columns of both sides, or ON TRUE."
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
-    implied = _implied(where, pairs, context) if kind is JoinKind.INNER else []
-    node = joined(left, right, kind, conditions, join, context, [bound for _, bound in implied])
+    implied = _implied_conditions(where, pairs, context) if kind is JoinKind.INNER else []
+    node = join_sides(left, right, kind, conditions, join, context, [bound for _, bound in implied])
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
-    return with_one_window(with_one_of_each(join, Scope(node, columns), left, right, kind)), fulfilled
+    return with_one_window(with_using_columns(join, Scope(node, columns), left, right, kind)), fulfilled
 
 
-def joined(
+def join_sides(
     left: Scope,
     right: Scope,
     kind: JoinKind,
@@ -98,7 +100,7 @@ def joined(
     conditions_by_use = _Conditions()
     _divide(conditions, conditions_by_use, left.node, right.node, kind)
     _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)
-    node = _joined(
+    node = _join_node(
         conditions_by_use, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context)
     )
     if isinstance(node, Filter):
@@ -106,7 +108,7 @@ def joined(
     return check_changes(node, context, at)
 
 
-def _kind(join: exp.Join) -> JoinKind:
+def _join_kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     join_kind = _KINDS.get((side, kind))
     if method not in ("", "NATURAL") or join_kind is None:
@@ -126,7 +128,7 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
     return rewritten
 
 
-class Asked:
+class WhereConditions:
     """Conditions of WHERE by the first names in them, of which each join sees those that may be about its right side:
     others are of its left side alone, which says nothing of the join, or of sides that come later."""
 
@@ -150,11 +152,13 @@ class Asked:
         return [self._where[i] for i in sorted(indices)]
 
 
-def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:
+def _implied_conditions(
+    where: Sequence[exp.Expr], pairs: Scope, context: Context
+) -> list[tuple[exp.Expr, exp.Expression]]:
     """What WHERE says of these two sides alone, as it is written and bound."""
     implied = []
     for condition in where:
-        if _is_of(condition, pairs):
+        if _reads_only(condition, pairs):
             quiet = replace(context, problems={})
             bound = bind_condition(condition, pairs, quiet, ClauseContext("WHERE"))
             if not quiet.problems and is_repeatable(bound):
@@ -162,7 +166,7 @@ def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[
     return implied
 
 
-def _is_of(condition: exp.Expr, scope: Scope) -> bool:
+def _reads_only(condition: exp.Expr, scope: Scope) -> bool:
     columns = list(condition.find_all(exp.Column))
     if not columns or not all(map(scope.knows, columns)):
         return False
@@ -174,7 +178,7 @@ def _is_of(condition: exp.Expr, scope: Scope) -> bool:
         return False
 
 
-# --- what the conditions say ----------------------------------------------------------------------------------
+# --- conditions by what the join does with them ---------------------------------------------------------------
 
 
 @dataclass
@@ -220,7 +224,7 @@ def _divide(
 ) -> None:
     """Adds what the conditions say; of those that are ``implied``, and checked above again, only what joins go by."""
     sides = Sides(left, right)
-    for condition in (conjunct for whole in conditions for conjunct in parts_of(whole)):
+    for condition in (conjunct for whole in conditions for conjunct in comparisons_of(whole)):
         bound = sides.time_bound(condition)
         equality = sides.equality(condition) if bound is None else None
         side = sides.side_of(condition)
@@ -231,7 +235,7 @@ def _divide(
             bounds.told_by += [] if implied else [condition]
         elif equality is not None:
             by_use.equal.append(equality)
-        elif not implied and side is not None and _goes_below(side, kind):
+        elif not implied and side is not None and _filters_below(side, kind):
             by_use.of_side[side].append(condition)
         elif not implied:
             by_use.rest.append(condition)
@@ -242,7 +246,7 @@ def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node
     sides = Sides(left, right)
     join = node.input if isinstance(node, Filter) else node
     times = (join.left_time, join.right_time) if isinstance(join, IntervalJoin) else None
-    for conjunct in parts_of(condition):
+    for conjunct in comparisons_of(condition):
         bound = sides.time_bound(conjunct)
         if bound is not None and bound[0] != times:
             return False
@@ -251,7 +255,7 @@ def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node
     return True
 
 
-def _goes_below(side: int, kind: JoinKind) -> bool:
+def _filters_below(side: int, kind: JoinKind) -> bool:
     """Is a row of the side that fails the condition as good as none? Not where it comes out without a partner."""
     return not kind.padded[side]
 
@@ -259,7 +263,7 @@ def _goes_below(side: int, kind: JoinKind) -> bool:
 # --- the operator ---------------------------------------------------------------------------------------------
 
 
-def _joined(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
+def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
     """The join, over what each side must hold, below what else an inner join asks for."""
     left, right = (
         Filter(side, conjunction(own)) if own else side for side, own in zip((left, right), by_use.of_side, strict=True)
@@ -282,3 +286,299 @@ def _joined(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl_ms
         limits = (bounds.lower, bounds.upper)
         node = IntervalJoin(left, right, kind, equal, condition, left_time, right_time, *limits, domain)
     return Filter(node, conjunction(above)) if above else node
+
+
+# --- window joins ---------------------------------------------------------------------------------------------
+
+
+def window_join(
+    left: Node, right: Node, kind: JoinKind, equal: tuple[Equality, ...], condition: exp.Expression | None
+) -> WindowJoin | None:
+    """The join of rows whose windows are equal, by both bounds or, where one tells the other, by one of them; None
+    where it is another join, or rows of a window may still come after its end."""
+    windows = _joinable_window(left), _joinable_window(right)
+    if windows[0] is None or windows[1] is None:
+        return None
+    starts, ends = (windows[0].start, windows[1].start), (windows[0].end, windows[1].end)
+    named = {(e.left.name, e.right.name) for e in equal if _is_field(e.left) and _is_field(e.right)}
+    missing = [bounds for bounds in (starts, ends) if bounds not in named]
+    same = windows[0].window == windows[1].window and not isinstance(windows[0].window, Cumulate | Session)
+    if None in (*starts, *ends) or len(missing) > (1 if same else 0):
+        return None
+    assert ends[0] is not None and ends[1] is not None
+    more = tuple(
+        Equality(field_of(left_column or ""), field_of(right_column or "")) for left_column, right_column in missing
+    )
+    return WindowJoin(left, right, kind, (*equal, *more), condition, (ends[0], ends[1]))
+
+
+def with_one_window(scope: Scope) -> Scope:
+    """The scope of an inner window join, in which the bounds of both windows are the same fields: grouping by those of
+    the right side is grouping by the windows, too."""
+    node = scope.node.input if isinstance(scope.node, Filter) else scope.node
+    if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
+        return scope
+    left, right = node.left.window_info, node.right.window_info
+    assert left is not None and right is not None, "both sides carry windows"
+    same = {theirs: own for own, theirs in zip(left.columns, right.columns, strict=True) if own and theirs}
+    columns = tuple(replace(column, field=same.get(column.field, column.field)) for column in scope.columns)
+    return Scope(scope.node, columns)
+
+
+def _is_field(value: exp.Expression) -> bool:
+    return isinstance(value, exp.Column)
+
+
+def _joinable_window(side: Node) -> WindowInfo | None:
+    """The window whose rows are all there when the watermark closes it."""
+    window = side.window_info
+    if window is None or window.domain is not TimeDomain.EVENT or side.changelog_mode != APPEND_ONLY:
+        return None
+    if not isinstance(window.window, AlignedWindow | Session):
+        return None
+    fired_otherwise = any(isinstance(node, WindowAggregate) and not node.firing.is_default for node in side.walk())
+    return None if fired_otherwise else window
+
+
+# --- both sides and their names -------------------------------------------------------------------------------
+
+
+def with_distinct_fields(right: Scope, left: Scope) -> Scope:
+    """The right side without names of fields that the left side has."""
+    names = Names(f.name for f in left.node.schema)
+    renamed = {f.name: names.unique(f.name) for f in right.node.schema}
+    if all(name == own for own, name in renamed.items()):
+        return right
+    node = Project(right.node, tuple(replace(f.as_item, name=renamed[f.name]) for f in right.node.schema))
+    return Scope(node, tuple(replace(column, field=renamed[column.field]) for column in right.columns))
+
+
+def scope_of_both(left: Scope, right: Scope) -> Scope:
+    """What conditions of a join see: the columns of both sides, whose fields have different names."""
+    return Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
+
+
+# --- conditions on both sides ---------------------------------------------------------------------------------
+
+
+def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
+    plain = condition.unnest()
+    if isinstance(plain, exp.Between):
+        low, high = plain.args["low"], plain.args["high"]
+        return [exp.GTE(this=plain.this, expression=low), exp.LTE(this=plain.this.copy(), expression=high)]
+    return [node_of(plain)]
+
+
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+
+
+class Sides:
+    """What expressions over both sides read."""
+
+    def __init__(self, left: Node, right: Node) -> None:
+        self._fields = [{f.name: f for f in side.schema} for side in (left, right)]
+        self._types = Types((*left.schema, *right.schema))
+
+    def side_of(self, expression: exp.Expr) -> int | None:
+        read = columns_of(expression)
+        return next((side for side in (0, 1) if read and read <= self._fields[side].keys()), None)
+
+    def equality(self, condition: exp.Expression) -> Equality | None:
+        """``l.a = r.b``, of one type or of types that have a common one."""
+        if not isinstance(condition, exp.EQ | exp.NullSafeEQ) or not is_repeatable(condition):
+            return None
+        left_value, right_value = node_of(condition.left.unnest()), node_of(condition.right.unnest())
+        sides = self.side_of(left_value), self.side_of(right_value)
+        if sides == (1, 0):
+            left_value, right_value = right_value, left_value
+        elif sides != (0, 1):
+            return None
+        kinds = [self._types.of(value) for value in (left_value, right_value)]
+        kind = common_type(kinds)
+        if kind.is_unknown:
+            return None
+        left_value, right_value = (
+            v if k == kind else cast(v, kind) for v, k in zip((left_value, right_value), kinds, strict=True)
+        )
+        return Equality(left_value, right_value, isinstance(condition, exp.NullSafeEQ))
+
+    def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
+        """The times, and left - right compared with a distance, of ``l.ts >= r.ts - INTERVAL '1' HOUR``."""
+        operator: type[exp.Expr] = type(condition)
+        if operator not in MIRRORED:
+            return None
+        left_time, right_time = _moved_time(condition.this), _moved_time(condition.expression)
+        if left_time is None or right_time is None:
+            return None
+        if self.side_of(exp.column(left_time[0])) == 1:
+            left_time, right_time, operator = right_time, left_time, MIRRORED[operator]
+        left, right = self._fields[0].get(left_time[0]), self._fields[1].get(right_time[0])
+        if left is None or right is None or left.time is None or left.time is not right.time:
+            return None
+        return (left.name, right.name), operator, right_time[1] - left_time[1]
+
+
+def _moved_time(value: exp.Expr) -> tuple[str, int] | None:
+    """The field and the microseconds added to it."""
+    match value:
+        case exp.Column():
+            return value.name, 0
+        case exp.Paren():
+            return _moved_time(value.this)
+        case exp.Add() | exp.Sub():
+            base, moved = _moved_time(value.left), _microseconds(value.right)
+            if base is None and isinstance(value, exp.Add):
+                base, moved = _moved_time(value.right), _microseconds(value.left)
+            if base is None or moved is None:
+                return None
+            return base[0], base[1] + (moved if isinstance(value, exp.Add) else -moved)
+    return None
+
+
+def _microseconds(interval: exp.Expr) -> int | None:
+    try:
+        microseconds = fold(interval) * 1000
+    except NotAnInterval:
+        return None
+    return int(microseconds) if microseconds.denominator == 1 else None
+
+
+def decided_on_pairs(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
+    """BindError SS291 to SS293 for what kernels cannot decide on pairs of rows."""
+    asked = [condition for condition in rest if not _is_true(condition)]
+    if not asked:
+        return None
+    condition = conjunction(asked)
+    pair_condition(condition, left.schema, right.schema)
+    return condition
+
+
+def _is_true(condition: exp.Expression) -> bool:
+    return isinstance(condition, exp.Boolean) and bool(condition.this)
+
+
+# --- USING ----------------------------------------------------------------------------------------------------
+
+VisibleColumns = tuple[Visible, ...]
+
+
+def joined_using(
+    names: list[exp.Expr], left: VisibleColumns, right: VisibleColumns
+) -> tuple[list[exp.Expression], VisibleColumns]:
+    """The equalities of USING, and the columns of both sides, of which theirs come first and are not ambiguous."""
+    conditions: list[exp.Expression] = []
+    merged: list[Visible] = []
+    for name in names:
+        ours, theirs = _using_column(name, left, "left side"), _using_column(name, right, f'table "{right[0].table}"')
+        condition = exp.EQ(this=field_of(ours.field), expression=field_of(theirs.field))
+        mark_as(condition, name)
+        conditions.append(condition)
+        merged.append(ours)
+        right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)
+    return conditions, (*merged, *(v for v in left if v not in merged), *right)
+
+
+def _using_column(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:
+    matching = [v for v in columns if v.matches(name.name, None)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise bind_error("SS204", f'column "{name.name}" of USING is ambiguous', name, "Write the condition with ON.")
+    hint = did_you_mean(name.name, [v.name for v in columns], "columns")
+    raise bind_error("SS201", f'column "{name.name}" of USING does not exist in the {side}', name, hint)
+
+
+def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
+    """With the columns of USING as they are known: those of the side that is always there, or of either."""
+    names = [name.name for name in join.args.get("using") or ()]
+    if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
+        return scope
+    ours, theirs = (
+        {name: next(c for c in side.columns if c.matches(name, None)) for name in names} for side in (left, right)
+    )
+    shown: list[Visible] = []
+    items: list[Item] = []
+    unique = Names(f.name for f in scope.node.schema)
+    types = Types(scope.node.schema)
+    for name in names:
+        value = field_of(theirs[name].field)
+        if kind is JoinKind.FULL:
+            either = exp.Coalesce(this=field_of(ours[name].field), expressions=[value])
+            items.append(Item(unique.unique(name), either, types.of(either)))
+            shown.append(Visible(ours[name].name, items[-1].name))
+        else:
+            shown.append(Visible(ours[name].name, theirs[name].field))
+    hidden = {ours[name] for name in names}
+    rest = (replace(c, starred=False, qualified=True) if c in hidden else c for c in scope.columns)
+    node = extended(scope.node, items) if items else scope.node
+    return Scope(node, (*shown, *rest))
+
+
+# --- tables between commas ------------------------------------------------------------------------------------
+
+_LISTED_SOURCES = (exp.Table, exp.Subquery)
+_EXPLICIT_JOIN = ("side", "method", "on", "using")
+
+
+def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The steps of FROM, where all are tables between commas; others stay as they are written."""
+    if not steps or not all(map(_is_comma_join, steps)):
+        return list(steps)
+    places: dict[str, list[int]] = {}
+    for i, step in enumerate(steps):
+        places.setdefault(_source_name(step.this), []).append(i)
+    joined_by: dict[str, list[int]] = {}
+    for one, other in filter(None, map(_equated_tables, where)):
+        joined_by.setdefault(one, []).extend(places.get(other, ()))
+        joined_by.setdefault(other, []).extend(places.get(one, ()))
+    keyed = joined_by.pop(_source_name(first), [])
+    heapify(keyed)
+    waiting, chosen = deque(range(len(steps))), dict[int, exp.Expr]()
+    while waiting or keyed:
+        i = heappop(keyed) if keyed else waiting.popleft()
+        if i in chosen:
+            continue
+        chosen[i] = steps[i]
+        for joined in joined_by.pop(_source_name(steps[i].this), ()):
+            heappush(keyed, joined)
+    return list(chosen.values())
+
+
+def in_order_of_text(scope: Scope, first: exp.Expr, steps: Sequence[exp.Expr]) -> Scope:
+    """The scope whose columns are in the order in which FROM names their tables."""
+    places = {name: i for i, name in enumerate([_source_name(first), *(_source_name(step.this) for step in steps)])}
+    if not all(column.table is not None and column.table.casefold() in places for column in scope.columns):
+        return scope
+    ordered = sorted(scope.columns, key=lambda column: places[(column.table or "").casefold()])
+    return replace(scope, columns=tuple(ordered))
+
+
+def _is_comma_join(step: exp.Expr) -> bool:
+    return (
+        isinstance(step, exp.Join)
+        and isinstance(step.this, _LISTED_SOURCES)
+        and bool(step.this.alias_or_name)
+        and step.text("kind").upper() in ("", "CROSS")
+        and not any(step.args.get(key) for key in _EXPLICIT_JOIN)
+    )
+
+
+def _equated_tables(condition: exp.Expr) -> tuple[str, str] | None:
+    """The tables of both sides of an equality, each of one."""
+    plain = condition.unnest()
+    if not isinstance(plain, exp.EQ) or has_subquery(plain):
+        return None
+    sides = [{column.table.casefold() for column in side.find_all(exp.Column)} for side in (plain.left, plain.right)]
+    if any(len(side) != 1 for side in sides) or "" in sides[0] | sides[1]:
+        return None
+    return sides[0].pop(), sides[1].pop()
+
+
+def _source_name(source: exp.Expr) -> str:
+    return source.alias_or_name.casefold()

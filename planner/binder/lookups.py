@@ -1,29 +1,46 @@
-"""Lookup joins: JOIN t FOR SYSTEM_TIME AS OF a processing-time attribute asks ``t`` for the rows of each key."""
+"""Lookup joins: for each row, a table outside of the stream or a coroutine is asked for the rows of a key."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream.grammar import nodes as syntax
+from sqlstream.grammar.nodes import LookupAsync
+from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, table_clauses_of
-from sqlstream.planner.binder.changelog import check_changes
-from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
-from sqlstream.planner.binder.hints import optioned
-from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
-from sqlstream.planner.binder.lookup_hints import LookupHints
+from sqlstream.planner.binder.calls import check_arity
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.hints import (
+    HintOptions,
+    LookupHints,
+    hinted_options,
+    pairs_of,
+    with_hinted_options,
+    with_time_to_live,
+)
+from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
+from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.binder.state_ttl import with_time_to_live
-from sqlstream.planner.binder.table_lookups import with_options_of
-from sqlstream.planner.catalog import Column, Table, TimeDomain, View
+from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
+from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.intervals import interval_ms, text_ms
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
+from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, is_repeatable, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.type_inference import Types, cast
+from sqlstream.types import STRING, DataType
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
+
+# --- JOIN t FOR SYSTEM_TIME AS OF -----------------------------------------------------------------------------
 
 TIME_TRAVEL = ("version", "when", "system_time")
 
@@ -38,14 +55,14 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
-    table = _table(right, context)
-    chosen = with_options_of(table, hints.options(right, scope, context))
+    table = _looked_up_table(right, context)
+    chosen = with_options_of(table, chosen_options(right, hints, scope, context))
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
     node = with_time_to_live(check_changes(node, context, right), scope.tables, context)
     joined = scope.with_columns(node, _visible(items, right, table))
-    return _on(join, joined, node, context)
+    return _with_condition(join, joined, node, context)
 
 
 def _is_outer(join: exp.Join) -> bool:
@@ -104,7 +121,7 @@ def _time_hint(scope: Scope) -> str:
 # --- the table ------------------------------------------------------------------------------------------------
 
 
-def _table(right: exp.Expr, context: Context) -> Table:
+def _looked_up_table(right: exp.Expr, context: Context) -> Table:
     """The looked-up table; SS202, SS250."""
     hint = "Create a table with a connector that can be looked up, and join that."
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
@@ -113,7 +130,7 @@ def _table(right: exp.Expr, context: Context) -> Table:
     relation = context.catalog.relation(name)
     if isinstance(relation, Table):
         given = table_clauses_of(right).hint
-        return optioned(relation, given, context.catalog, context.settings.dynamic_options)
+        return with_hinted_options(relation, given, context.catalog, context.settings.dynamic_options)
     suggestion = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', right.this, suggestion)
 
@@ -154,7 +171,7 @@ def _visible(items: tuple[Item, ...], right: exp.Expr, table: Table) -> tuple[Vi
 # --- the condition --------------------------------------------------------------------------------------------
 
 
-def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
+def _with_condition(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
     """The lookup with its keys and the rest of its condition."""
     using = join.args.get("using")
     if using:
@@ -164,14 +181,14 @@ def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
     else:
         conditions = conjuncts(bind_condition(join.args["on"], scope, context, ClauseContext("ON")))
     context.stop_if_wrong()
-    conditions_by_use = split(conditions, node, context)
+    conditions_by_use = split_conditions(conditions, node, context)
     if not conditions_by_use.keys:
         at = join.args.get("on") or join
         raise bind_error("SS252", "a lookup join needs an equality", at, EQUALITY_HINT)
-    return _looked_up(conditions_by_use, scope, node)
+    return _apply_conditions(conditions_by_use, scope, node)
 
 
-def _looked_up(by_use: Split, scope: Scope, node: Lookup) -> Scope:
+def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> Scope:
     """What reads the left side alone is asked before the lookup, what calls Python functions behind it."""
     below, keys = node.input, by_use.keys
     if by_use.left and node.outer:
@@ -183,3 +200,333 @@ def _looked_up(by_use: Split, scope: Scope, node: Lookup) -> Scope:
     rest = conjunction(list(by_use.rest)) if by_use.rest else None
     scope = scope.over(replace(node, input=below, keys=keys, condition=rest))
     return scope.over(Filter(scope.node, conjunction(list(by_use.above)))) if by_use.above else scope
+
+
+@dataclass
+class LookupConditions:
+    """``keys`` in the order of ON; ``left`` reads the left side alone, ``above`` calls functions of Python."""
+
+    keys: tuple[Item, ...] = ()
+    left: list[exp.Expression] = field(default_factory=list)
+    rest: list[exp.Expression] = field(default_factory=list)
+    above: list[exp.Expression] = field(default_factory=list)
+
+
+def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
+    """The conjuncts of ON over the fields of ``node``, each where it belongs. SS206, SS258."""
+    parts = LookupConditions()
+    columns = _key_columns(node)
+    outputs = {o.name for o in node.outputs}
+    types = Types(node.schema, context.catalog.function)
+    for condition in conditions:
+        pair = _column_and_value(condition, columns, outputs)
+        if pair is not None and pair[0].name not in {k.name for k in parts.keys}:
+            column, value = pair
+            key, exact = _key(column, value, types, condition, context)
+            parts.keys = (*parts.keys, key)
+            if not exact:
+                _keep_rest(condition, parts, node, context)
+        elif not columns_of(condition) & outputs:
+            parts.left.append(condition)
+        else:
+            _keep_rest(condition, parts, node, context)
+    return parts
+
+
+def _keep_rest(condition: exp.Expression, parts: LookupConditions, node: Lookup, context: Context) -> None:
+    """Functions of Python cannot look at the rows of an answer, only at rows of the result."""
+    if is_repeatable(condition):
+        parts.rest.append(condition)
+    elif not node.outer:
+        parts.above.append(condition)
+    else:
+        message = "ON of a LEFT lookup join calls a function of Python, or one that differs at every call"
+        hint = "Join without LEFT, or call it in the query above."
+        context.wrong("SS258", message, condition, hint)
+
+
+def _key_columns(node: Lookup) -> dict[str, Field]:
+    """The physical columns that may be keys, by the name of their output."""
+    read = {f.name: f for f in node.read if f.type.name not in _NO_KEYS}
+    columns = ((o.name, read.get(o.expression.name)) for o in node.outputs if isinstance(o.expression, exp.Column))
+    return {name: column for name, column in columns if column is not None}
+
+
+def _column_and_value(
+    condition: exp.Expression, columns: dict[str, Field], outputs: set[str]
+) -> tuple[Field, exp.Expression] | None:
+    """Column and value of ``column = value`` or the other way round; the value reads the left side or nothing."""
+    equality = condition.unnest()
+    if not isinstance(equality, exp.EQ):
+        return None
+    left, right = equality.left.unnest(), equality.right.unnest()
+    for column, value in ((left, right), (right, left)):
+        if isinstance(column, exp.Column) and column.name in columns and not columns_of(value) & outputs:
+            return columns[column.name], node_of(value)
+    return None
+
+
+# --- types of keys --------------------------------------------------------------------------------------------
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_NO_KEYS = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL", "BINARY"})
+
+
+def _key(column: Field, value: exp.Expression, types: Types, at: exp.Expression, context: Context) -> tuple[Item, bool]:
+    """The key and whether its conversion to the column's type decides the equality; SS206 where none could."""
+    kind = types.of(value)
+    if kind == column.type:
+        return Item(column.name, value, column.type, types.nullable(value)), True
+    if not _comparable(kind, column.type):
+        message = f'column "{column.name}" of type {column.type} cannot be looked up by values of type {kind}'
+        hint = f"Convert the value: CAST(… AS {column.type})."
+        context.wrong("SS206", message, at, hint)
+    narrows = kind.is_numeric and column.type.is_numeric and not _widens(kind, column.type)
+    # What does not fit into the column's type is equal to none of its values.
+    converted = exp.TryCast(this=value, to=column.type.to_sqlglot(), safe=True) if narrows else cast(value, column.type)
+    nullable = narrows or types.nullable(value)
+    return Item(column.name, converted, column.type, nullable), _decides(kind, column.type)
+
+
+def _comparable(value: DataType, column: DataType) -> bool:
+    """UNSAFE to compare other types with strings, as Spark makes numbers of the strings: '01' = 1."""
+    if value.is_unknown or value.name == "VOID":
+        return True
+    if value.name == "STRING":
+        return column.name != "BOOLEAN"
+    return (value.is_numeric and column.is_numeric) or (value.name in _TIMES and column.name in _TIMES)
+
+
+def _widens(value: DataType, column: DataType) -> bool:
+    if value.name in _INTEGERS:
+        wider = column.name in _INTEGERS and _INTEGERS.index(value.name) < _INTEGERS.index(column.name)
+        return wider or column.name == "DOUBLE"
+    return value.name == "FLOAT" and column.name == "DOUBLE"
+
+
+def _decides(value: DataType, column: DataType) -> bool:
+    """False where the conversion rounds: 1.5 finds the rows of 1 or 2, which are not equal to it."""
+    if value.is_numeric and column.is_numeric:
+        return _widens(value, column) or (value.name in _INTEGERS and column.name in (*_INTEGERS, "DECIMAL"))
+    return not (value.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and column.name == "DATE")
+
+
+# --- LATERAL TABLE(f(x)) of a coroutine -----------------------------------------------------------------------
+
+
+def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
+    """The coroutine that ``call`` names; None for any other."""
+    function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+    return function if function is not None and function.kind is FunctionKind.ASYNC else None
+
+
+def lookup_call(
+    source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
+) -> Scope:
+    """The scope with the answers of the coroutine, which is asynchronous also without LOOKUP ASYNC."""
+    function = lookup_function_of(call, context)
+    assert function is not None, "the caller has looked"
+    check_arity(call, function, context)
+    if not call.expressions:
+        message = f'function "{function.name}" is looked up by its arguments, and has none'
+        raise bind_error("SS252", message, call, "Call it with a column of the table before it.")
+    chosen = chosen_options(source, hints, scope, context, asynchronous=True)
+    keys = _argument_keys(call, function, scope, context)
+    context.stop_if_wrong()
+    read = tuple(Field(name, kind) for name, kind in _answer_columns(function))
+    unique = Names(f.name for f in scope.node.schema)
+    shown = _answer_names(source, call, function)
+    items = tuple(
+        Item(unique.unique(name.lstrip("_") or "col"), field_of(f.name), f.type)
+        for name, f in zip(shown, read, strict=True)
+    )
+    node = Lookup(scope.node, function, keys, read, items, outer, options=chosen.options, failed=chosen.failed)
+    node = with_time_to_live(check_changes(node, context, source), scope.tables, context)
+    table = source.args["alias"].name if source.args.get("alias") else None
+    visible = tuple(Visible(name, i.name, table or None) for name, i in zip(shown, items, strict=True))
+    return scope.with_columns(node, visible)
+
+
+def _argument_keys(call: exp.Expr, function: Function, scope: Scope, context: Context) -> tuple[Item, ...]:
+    """Named by the parameters and cast to their types where those are declared."""
+    types = types_of(scope, context)
+    names = Names()
+    keys: list[Item] = []
+    for index, argument in enumerate(call.expressions):
+        name, kind = function.parameters[index] if index < len(function.parameters) else (f"argument_{index}", None)
+        bound = bind(argument, scope, context, ClauseContext(f"an argument of {function.name}"))
+        keys.append(_argument_key(names.unique(name), bound, kind, types))
+    return tuple(keys)
+
+
+def _argument_key(name: str, bound: exp.Expression, declared: DataType | None, types: Types) -> Item:
+    kind = types.of(bound)
+    if declared is None or declared.is_unknown or declared == kind:
+        return Item(name, bound, kind, types.nullable(bound))
+    return Item(name, cast(bound, declared), declared, types.nullable(bound))
+
+
+def _answer_columns(function: Function) -> list[tuple[str, DataType]]:
+    """The columns of the function's row; one of the function's name for a bare value."""
+    members = function.returns.args if function.returns.name == "STRUCT" else ()
+    columns = [m for m in members if isinstance(m, tuple)]
+    return columns or [(function.name, function.returns)]
+
+
+def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[str]:
+    alias = source.args.get("alias")
+    wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    members = [name for name, _ in _answer_columns(function)]
+    if wanted and len(wanted) != len(members):
+        message = f"{function.name} gives {counted(len(members), 'column')}, not {len(wanted)}"
+        raise bind_error("SS216", message, call)
+    return wanted or members
+
+
+# --- options of LOOKUP ASYNC ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How a lookup asks, and where the rows go that fail."""
+
+    options: LookupOptions
+    failed: FailedRows | None = None
+
+
+def chosen_options(
+    right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
+) -> Chosen:
+    """The options that LOOKUP ASYNC or a LOOKUP hint give the lookup of ``right``; without either, those of the session
+    for a lookup that is ``asynchronous`` or not. SS257 where both are written."""
+    clause, hint = table_clauses_of(right).lookup, hints.take(right)
+    if clause is not None and hint is not None:
+        message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
+        context.wrong("SS257", message, hint, "Keep one of the two.")
+    if clause is not None:
+        return bind_options(clause, scope, context)
+    if hint is not None:
+        return Chosen(hinted_options(HintOptions(pairs_of(hint, context), hint, context)))
+    if asynchronous:
+        return Chosen(context.settings.lookup)
+    return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
+
+
+def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
+    """The clause, over the session's defaults; rows of ``scope`` are those that may fail. SS212, SS255."""
+    default = context.settings.lookup
+    timeout = _clause_ms(clause.timeout, "TIMEOUT", context, 1)
+    options = replace(
+        default,
+        asynchronous=True,
+        order=Order[clause.order.name] if clause.order else default.order,
+        capacity=default.capacity if clause.capacity is None else clause.capacity,
+        timeout_ms=default.timeout_ms if timeout is None else timeout,
+        on_timeout=OnTimeout[clause.on_timeout or default.on_timeout.name],
+        on_error=OnError[clause.on_error or default.on_error.name],
+        retries=tuple(_retry(r, context) for r in clause.retry if r.times),
+        cache=_cache(clause.cache, context) if clause.cache else None,
+        batch=clause.batch or 1,
+        batch_within_ms=_clause_ms(clause.batch_within, "WITHIN", context) or 0,
+    )
+    _check_batch(clause, options, context)
+    failed = failed_rows(clause.error_table, clause, scope, context) if clause.error_table is not None else None
+    return Chosen(options, failed)
+
+
+def _clause_ms(interval: exp.Expression | None, what: str, context: Context, least: int = 0) -> int | None:
+    """A constant interval of at least ``least`` milliseconds; SS212 where it is none, SS255 where it is less."""
+    if interval is None:
+        return None
+    at = span_of(interval)
+    length_ms = interval_ms(interval, f"the interval of {what}", at)
+    if length_ms < least:
+        must = "be positive" if least else "not be negative"
+        context.wrong("SS255", f"the interval of {what} must {must}, but is {readable(length_ms)}", at)
+    return length_ms
+
+
+def _retry(retry: syntax.Retry, context: Context) -> Retry:
+    delay = _clause_ms(
+        retry.delay, "EXPONENTIAL FROM" if retry.exponential else "FIXED DELAY", context, int(retry.exponential)
+    )
+    limit = _clause_ms(retry.limit, "TO", context)
+    if limit is not None and delay is not None and limit < delay:
+        message = f"EXPONENTIAL goes FROM {readable(delay)} TO {readable(limit)}, which is less"
+        context.wrong("SS255", message, retry.span, "Give TO the longest delay.")
+    return Retry(retry.times, delay or 0, retry.on != "ERROR", retry.on != "MISS", retry.exponential, limit)
+
+
+def _cache(cache: syntax.Cache, context: Context) -> Cache:
+    return Cache(
+        cache.rows, _clause_ms(cache.ttl, "TTL", context, 1), _clause_ms(cache.negative_ttl, "NEGATIVE TTL", context)
+    )
+
+
+def _check_batch(clause: syntax.LookupAsync, options: LookupOptions, context: Context) -> None:
+    """What one option alone cannot tell."""
+    if 0 < options.timeout_ms <= options.batch_within_ms:
+        message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
+        context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")
+
+
+# --- ON ERROR TO t --------------------------------------------------------------------------------------------
+
+
+def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
+    """By name the columns of the left side and ``error``, what went wrong. SS202, SS206, SS216."""
+    table_of_failed = side_table(table, context)
+    fields: dict[str, Field] = {}
+    for visible in scope.columns:
+        fields.setdefault(visible.name.casefold(), scope.fields[visible.field])
+    fields.setdefault("error", Field(LOOKUP_ERROR, STRING, False))
+    rows = SideRowFields("failed", "columns of the left side, and error, what went wrong", fields)
+    return FailedRows(table_of_failed, side_values(table_of_failed, rows, clause.span, context))
+
+
+# --- options of the table: Flink's partial cache and retries --------------------------------------------------
+
+CACHE, PARTIAL = "lookup.cache", "PARTIAL"
+ROWS, OLDER_ROWS = "lookup.partial-cache.max-rows", "lookup.cache.max-rows"
+TTL, OLDER_TTL = "lookup.partial-cache.expire-after-write", "lookup.cache.ttl"
+MISSES, OLDER_MISSES = "lookup.partial-cache.cache-missing-key", "lookup.cache.caching-missing-key"
+RETRIES = "lookup.max-retries"
+RETRY_DELAY_MS = 1000
+"""What Flink waits before it asks a database again."""
+
+
+_OPTION_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+_OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
+"""Units of options that are none of intervals."""
+
+
+def with_options_of(table: Table, chosen: Chosen) -> Chosen:
+    """The options of a lookup, with those of the table where clause and hint say nothing."""
+    options = chosen.options
+    if options.cache is None:
+        options = replace(options, cache=cache_of(table))
+    times = int(table.option(RETRIES) or 0)
+    if times and not options.retries:
+        options = replace(options, retries=(Retry(times, RETRY_DELAY_MS, on_miss=False),))
+    return replace(chosen, options=options)
+
+
+def cache_of(table: Table) -> Cache | None:
+    """The cache that the options of the table ask for; None where they do not."""
+
+    def given(key: str, older: str) -> str | None:
+        return table.option(key) or table.option(older)
+
+    rows, ttl = given(ROWS, OLDER_ROWS), given(TTL, OLDER_TTL)
+    partial = (table.option(CACHE) or "").strip().upper() == PARTIAL or table.option(OLDER_ROWS) is not None
+    if not partial or rows is None:
+        return None
+    misses = (given(MISSES, OLDER_MISSES) or "true").strip().lower() == "true"
+    return Cache(int(rows), None if ttl is None else _option_ms(ttl), None if misses else 0)
+
+
+def _option_ms(text: str) -> int:
+    """Milliseconds of a duration; a number without a unit counts them, as in Flink."""
+    number, unit = _OPTION_DURATION.findall(text.lower())[0]
+    return text_ms(f"{number} {_OPTION_UNITS.get(unit, unit)}")

@@ -18,13 +18,11 @@ from sqlstream.grammar.spans import mark, span_of
 from sqlstream.grammar.trees import match_recognize_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.processing_time import with_processing_time
-from sqlstream.planner.binder.scope import Scope, Visible, scope_of
-from sqlstream.planner.binder.select_list import Selected
-from sqlstream.planner.binder.top_n import check_order
+from sqlstream.planner.binder.ordering import check_order
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, Item, Schema

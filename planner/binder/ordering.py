@@ -1,28 +1,36 @@
-"""ORDER BY, LIMIT and OFFSET of a query: a Top-N without keys, or a sort in the order of event time.
-
-A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is then selected
-besides, and dropped above.
-"""
+"""ORDER BY, LIMIT and OFFSET, and row numbers that a condition bounds: sorts by time, Top-N and deduplication."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import scope_of
-from sqlstream.planner.binder.top_n import check_order
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.over import Sorted
+from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.node import Node, Unary, bottom_up
+from sqlstream.planner.nodes import Filter, Project
+from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
+from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
+from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.rewriting import conjunction, conjuncts
+from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
+
+# --- ORDER BY, LIMIT and OFFSET -------------------------------------------------------------------------------
 
 Bind = Callable[[exp.Expr], Relation]
 
@@ -31,9 +39,11 @@ WRONG_ORDER = "SS643"
 
 _CLAUSES = ("order", "limit", "offset")
 _MOST = 10**9
-_HINT = "Add LIMIT n for the first n rows of the order, or order by the column named by WATERMARK FOR first, ascending."
-_OF_WINDOWS = "The inputs end, but a clause of streams, such as a window, makes a stream of the query: see EXPLAIN."
-_HINT_OF_WINDOWS = "Or write the results into a table, which is finished data, and sort that."
+_ORDER_HINT = (
+    "Add LIMIT n for the first n rows of the order, or order by the column named by WATERMARK FOR first, ascending."
+)
+_BOUNDED_DETAIL = "The inputs end, but a clause of streams, such as a window, makes a stream of the query: see EXPLAIN."
+_BOUNDED_HINT = "Or write the results into a table, which is finished data, and sort that."
 
 
 def is_ordered(query: exp.Expr) -> bool:
@@ -46,14 +56,14 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     """The plan of a query with ORDER BY, LIMIT or OFFSET. SS217 for an order that only the end of the input tells."""
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
-    limit, offset = _count(query.args.get("limit"), "LIMIT", 1), _count(query.args.get("offset"), "OFFSET", 0)
+    limit, offset = _row_count(query.args.get("limit"), "LIMIT", 1), _row_count(query.args.get("offset"), "OFFSET", 0)
     plain = query.copy()
     for clause in _CLAUSES:
         plain.set(clause, None)
     hidden = _add_hidden(plain, ordered)
     relation = bind_plain(plain)
     shown = len(relation.names) - len(hidden)
-    columns = tuple(_sorted(column, i, hidden, relation, shown, context) for i, column in enumerate(ordered))
+    columns = tuple(_order_column(column, i, hidden, relation, shown, context) for i, column in enumerate(ordered))
     context.stop_if_wrong()
     node = _limited(relation, columns, limit, offset, query, context)
     if hidden:
@@ -73,7 +83,7 @@ def _limited(
     if limit is None:
         if offset is not None:
             raise bind_error(WRONG_LIMIT, "OFFSET needs a LIMIT", query.args["offset"], "Write LIMIT n OFFSET m.")
-        return _in_time(node, columns, query, context)
+        return _time_sorted(node, columns, query, context)
     check_order(columns, node, query.args.get("order") or query)
     first = (offset or 0) + 1
     # Without an order the first rows stay the first: forgotten ones would make place for others.
@@ -82,7 +92,7 @@ def _limited(
     return check_changes(top, context, query.args["limit"])
 
 
-def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: Context) -> Node:
+def _time_sorted(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: Context) -> Node:
     """Rows in the order of time; in processing time they are so as they come."""
     if not columns:
         raise unsupported.refusal("syntax", span_of(query))
@@ -92,13 +102,13 @@ def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: 
         return node
     if time is None or time is TimeDomain.PROCESSING or first.descending:
         message = "ORDER BY needs all rows at once, and a query gives rows as they come"
-        detail, hint = (_OF_WINDOWS, f"{_HINT} {_HINT_OF_WINDOWS}") if node.bounded else (None, _HINT)
+        detail, hint = (_BOUNDED_DETAIL, f"{_ORDER_HINT} {_BOUNDED_HINT}") if node.bounded else (None, _ORDER_HINT)
         raise bind_error("SS217", message, query.args["order"], hint, detail)
     check_order(tuple(ties), node, query.args["order"])
     return check_changes(TemporalSort(node, first.name, tuple(ties)), context, query.args["order"])
 
 
-def _count(clause: exp.Expr | None, name: str, least: int) -> int | None:
+def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
     """The number of rows of LIMIT or OFFSET. SS642."""
     if clause is None:
         return None
@@ -110,7 +120,7 @@ def _count(clause: exp.Expr | None, name: str, least: int) -> int | None:
     return int(value.name)
 
 
-# --- columns of the order -------------------------------------------------------------------------------------
+# --- columns of ORDER BY --------------------------------------------------------------------------------------
 
 
 def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
@@ -133,15 +143,15 @@ def _is_ordinal(value: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
-def _sorted(
+def _order_column(
     ordered: exp.Expr, number: int, hidden: dict[int, int], relation: Relation, shown: int, context: Context
 ) -> Sorted:
     descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-    name = _field(ordered.this, number, hidden, relation, shown, context)
+    name = _order_field(ordered.this, number, hidden, relation, shown, context)
     return Sorted(name, descending, not descending if first is None else bool(first))
 
 
-def _field(
+def _order_field(
     value: exp.Expr, number: int, hidden: dict[int, int], relation: Relation, shown: int, context: Context
 ) -> str:
     fields = relation.fields
@@ -159,3 +169,225 @@ def _field(
         hint = "Write the query into FROM, and ORDER BY above it."
         raise bind_error(WRONG_ORDER, "ORDER BY of this query takes columns of its result", value, hint)
     return bound.name
+
+
+# --- ROW_NUMBER, RANK and DENSE_RANK --------------------------------------------------------------------------
+
+NO_NUMBER = "SS640"
+NO_ORDER = "SS641"
+
+_UNORDERED = ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")
+
+
+@dataclass(frozen=True)
+class Ranked(Unary):
+    """Numbers of rows that nobody has bounded yet; fields as of TopN. ``at``: where they are written."""
+
+    keys: tuple[str, ...]
+    order: tuple[Sorted, ...]
+    function: str
+    number: str
+    ttl_ms: int
+    at: Span | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*self.input.schema, Field(self.number, INT, False))
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        """Of the time attribute that leads the order."""
+        return next(f.time for f in self.input.schema if f.name == self.order[0].name)
+
+    @property
+    def in_time(self) -> bool:
+        """True where rows are numbered in the order of time, as OVER does."""
+        return self.domain is not None and not self.order[0].descending
+
+    def over(self) -> Over:
+        """The numbers of all rows."""
+        domain = self.domain
+        assert domain is not None and self.in_time
+        time, *ties = self.order
+        return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
+
+    def updating(self) -> UpdatingOver:
+        """The numbers of all rows in an order that rows to come may stand before."""
+        return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
+
+    @property
+    def _call(self) -> OverCall:
+        return OverCall(Item(self.number, exp.Anonymous(this=self.function, expressions=[]), INT, False), None)
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+
+def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
+    """BindError SS641 for columns whose values have no order here."""
+    types = {f.name: f.type for f in node.schema}
+    wrong = next((types[key.name] for key in order if types[key.name].name in _UNORDERED), None)
+    if wrong is not None:
+        hint = "Order by a number, a text or a time, such as an element of it."
+        raise bind_error(NO_ORDER, f"ORDER BY takes no values of type {wrong.name}", at, hint)
+
+
+# --- numbers without a bound ----------------------------------------------------------------------------------
+
+
+def resolve_ranks(node: Node, context: Context) -> Node:
+    """The plan of a whole query, without ``Ranked``. SS304 where the rows that came last are numbered first."""
+
+    def rule(operator: Node) -> Node:
+        if not isinstance(operator, Ranked):
+            return operator
+        if operator.domain is TimeDomain.PROCESSING and not operator.in_time:
+            context.report(unsupported.diagnostic("over", operator.at))
+            return operator
+        return check_changes(operator.over() if operator.in_time else operator.updating(), context, operator.at)
+
+    return bottom_up(node, rule)
+
+
+# --- conditions on numbers ------------------------------------------------------------------------------------
+
+
+def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
+    """The filter, or what its condition makes of the numbers of rows below it. BindError SS640 for bounds that no
+    number is within."""
+    names = _unbounded_ranks(node.input)
+    if not names or context.problems:
+        return node
+    limits = [(condition, _rank_bounds(condition, names)) for condition in conjuncts(node.condition)]
+    first, last = 1, None
+    for _, limit in limits:
+        if limit is not None:
+            first = max(first, limit.first)
+            last = limit.last if last is None or (limit.last is not None and limit.last < last) else last
+    if last is None:
+        return node
+    if last < first:
+        message = f"no row has the number {last}" if last < 1 else "no number is within these bounds"
+        raise bind_error(NO_NUMBER, message, at, "Rows are numbered from 1 on.")
+    rest = [condition for condition, limit in limits if limit is None]
+    below = _with_top_rows(node.input, first, min(last, _MOST), context)
+    return Filter(below, conjunction(rest)) if rest else below
+
+
+@cached_per_node
+def _unbounded_ranks(node: Node) -> frozenset[str]:
+    """The fields of ``node`` that are numbers nobody has bounded, as they are; filters and projections may stand
+    between."""
+    match node:
+        case Ranked():
+            return frozenset({node.number})
+        case Filter():
+            return _unbounded_ranks(node.input)
+        case Project():
+            below = _unbounded_ranks(node.input)
+            return frozenset(
+                i.name for i in node.items if isinstance(i.expression, exp.Column) and i.expression.name in below
+            )
+    return frozenset()
+
+
+def _with_top_rows(node: Node, first: int, last: int, context: Context) -> Node:
+    """The node with the numbers below it bounded."""
+    if isinstance(node, Ranked):
+        return top_rows(node, first, last, context)
+    assert isinstance(node, Unary)
+    return replace(node, input=_with_top_rows(node.input, first, last, context))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    first: int = 1
+    last: int | None = None
+
+
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ,
+}  # fmt: skip
+
+
+def _rank_bounds(condition: exp.Expr, names: frozenset[str]) -> _Bounds | None:
+    """The bounds that a condition gives a number."""
+    condition = condition.unnest()
+    if isinstance(condition, exp.Between):
+        low, high = _constant_integer(condition.args["low"]), _constant_integer(condition.args["high"])
+        is_bounded = _is_rank(condition.this, names) and low is not None and high is not None
+        return _Bounds(low or 0, high) if is_bounded else None
+    if not isinstance(condition, exp.Binary) or type(condition) not in _MIRRORED:
+        return None
+    kind: type[exp.Expr] = type(condition)
+    left, right = condition.left.unnest(), condition.right.unnest()
+    if not _is_rank(left, names):
+        left, right, kind = right, left, _MIRRORED[kind]
+    value = _constant_integer(right)
+    if not _is_rank(left, names) or value is None:
+        return None
+    limits: dict[type[exp.Expr], _Bounds] = {
+        exp.LT: _Bounds(1, value - 1), exp.LTE: _Bounds(1, value), exp.EQ: _Bounds(value, value),
+        exp.GT: _Bounds(value + 1), exp.GTE: _Bounds(value),
+    }  # fmt: skip
+    return limits[kind]
+
+
+def _is_rank(value: exp.Expr, names: frozenset[str]) -> bool:
+    return isinstance(value.unnest(), exp.Column) and value.unnest().name in names
+
+
+_MOST_DIGITS = 15
+
+
+def _constant_integer(value: exp.Expr) -> int | None:
+    value = value.unnest()
+    if isinstance(value, exp.Neg):
+        inner = _constant_integer(value.this)
+        return None if inner is None else -inner
+    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
+    return int(value.name) if plain and len(value.name) <= _MOST_DIGITS else None
+
+
+# --- operators of bounded numbers -----------------------------------------------------------------------------
+
+
+def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
+    """The rows with the numbers from ``first`` to ``last``, and these numbers."""
+    node, order, at = ranked.input, ranked.order, ranked.at
+    only_one = ranked.function == ROW_NUMBER and first == last == 1
+    closes = _window_closing(node, ranked.keys)
+    by_time = len(order) == 1 and ranked.domain is not None
+    top = TopN(node, ranked.keys, order, ranked.function, first, last, ranked.number)
+    if closes is not None:
+        newest = only_one and by_time and order[0].descending
+        return check_changes(replace(top, closes=closes, newest_first=newest), context, at)
+    if only_one and by_time and node.changelog_mode == APPEND_ONLY:
+        assert ranked.domain is not None
+        deduplicated = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
+        first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
+        return Project(deduplicated, (*(field.as_item for field in node.schema), first_number))
+    if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
+        # Who came first stays first: numbers do not change.
+        return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))
+    return check_changes(replace(top, ttl_ms=ranked.ttl_ms), context, at)
+
+
+def _window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
+    """When the windows of the keys have all their rows; None where the keys tell no window that closes once."""
+    info = node.window_info
+    if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
+        return None
+    if not isinstance(info.window, AlignedWindow | Session) or not all(map(_closes_once, node.walk())):
+        return None
+    size_ms = info.window.size_ms if isinstance(info.window, Tumble | Hop) else None
+    for field, after_ms in ((info.time, 0), (info.end, -1), (info.start, None if size_ms is None else size_ms - 1)):
+        if field is not None and field in keys and after_ms is not None:
+            return Closing(field, after_ms)
+    return None
+
+
+def _closes_once(node: Node) -> bool:
+    return node.firing.is_default if isinstance(node, WindowAggregate) else not isinstance(node, Ranked)

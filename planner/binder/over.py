@@ -17,13 +17,11 @@ from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
-from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.processing_time import with_processing_time
-from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.binder.select_list import Selected
-from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Item
 from sqlstream.planner.folding import folded
@@ -81,7 +79,7 @@ def with_overs(
     plain = [condition for condition in conditions if not has_subquery(condition)]
     if plain:
         filtered = Filter(above.node, bind_condition(conjunction(plain), above, context, ClauseContext("QUALIFY")))
-        above = above.over(bounded(filtered, context, qualify))
+        above = above.over(filter_rank(filtered, context, qualify))
     return above, replaced, [condition for condition in conditions if has_subquery(condition)]
 
 

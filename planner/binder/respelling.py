@@ -1,36 +1,156 @@
-"""Expressions of standard SQL and of Flink in the words that Spark knows; what has none is refused."""
+"""Standard SQL and Flink's SQL in the words that Spark and the rest of the binder know; what has none is refused.
+
+``without_quantifiers`` works on a SELECT as it is written, ``respelled`` on bound expressions, whose types are known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 from sqlglot import exp
 
+from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
+from sqlstream.grammar.spans import mark_as
+from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.binder.flink_functions import KINDS, flink_function
+from sqlstream.planner.functions import flink_names
+from sqlstream.planner.functions.json_words import nests, path_of
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.rewriting import node_of, rewritten
+from sqlstream.planner.functions.templates import called, filled, text
+from sqlstream.planner.rewriting import fitted, node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
+# --- comparisons with ANY, SOME and ALL, and SINGLE_VALUE -----------------------------------------------------
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def without_quantifiers(select: exp.Select) -> exp.Select:
+    """The SELECT without those comparisons with ANY, SOME and ALL that have other words."""
+    if not any(_is_spelled_out(node) for node in own_expressions(select)):
+        return select
+    plain = over_children(select, lambda child: rewritten(child, _spelled_out_below))
+    assert isinstance(plain, exp.Select)
+    return plain
+
+
+def spelled_out(node: exp.Expr) -> exp.Expr:
+    """A comparison of such a kind, or SINGLE_VALUE, in other words; any other expression itself."""
+    if _is_single_value(node):
+        single = filled(_SINGLE, *node.expressions)
+        mark_as(single, node)
+        return single
+    if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
+        return node
+    is_all, values = quantifier
+    plain = (
+        _compared_with_subquery(node, values[0], is_all)
+        if _is_query(values[0])
+        else _compared_with_list(node, values, is_all)
+    )
+    if plain is not node:
+        mark_as(plain, node)
+    return plain
+
+
+def _is_spelled_out(node: exp.Expr) -> bool:
+    return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
+
+
+def _is_single_value(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "SINGLE_VALUE" and len(node.expressions) == 1
+
+
+_SINGLE = "CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('SINGLE_VALUE got more than one row') ELSE ANY_VALUE(p1) END"
+
+
+def _spelled_out_below(node: exp.Expr) -> exp.Expr:
+    plain = spelled_out(node)
+    return node if plain is node else over_children(plain, lambda child: rewritten(child, _spelled_out_below))
+
+
+def _quantifier(node: exp.Expr) -> tuple[bool, list[exp.Expr]] | None:
+    """Whether all comparisons must hold, and what is compared; None where no quantifier stands on the right side."""
+    match node.expression:
+        case exp.Any(this=inner) | exp.All(this=inner):
+            if isinstance(inner, exp.Tuple):
+                return isinstance(node.expression, exp.All), list(inner.expressions)
+            return (isinstance(node.expression, exp.All), [inner]) if _is_query(inner) else None
+        case exp.Anonymous(expressions=[first, *others]) as call if call.name.upper() in ("ALL", "SOME"):
+            return (call.name.upper() == "ALL", [first, *others]) if others or _is_query(first) else None
+    return None
+
+
+def _is_query(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Query | exp.Values)
+
+
+def _compared_with_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
+    if not (isinstance(node, exp.NEQ) if is_all else isinstance(node, exp.EQ)):
+        return _compared_with_extremes(node, query, is_all)
+    inner = query.copy()
+    values = inner.this if isinstance(inner, exp.Subquery) else inner
+    if isinstance(values, exp.Values):
+        membership = exp.In(this=node.this.copy(), expressions=[values])
+    else:
+        membership = exp.In(
+            this=node.this.copy(), query=inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
+        )
+    mark_as(membership, node)
+    return exp.Not(this=membership) if is_all else membership
+
+
+def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
+    """All values are less than something where the greatest is. Without rows ALL is TRUE and ANY is FALSE, and a NULL
+    among the values makes NULL of what it could change."""
+    inner = query.this if isinstance(query, exp.Subquery) else query
+    named = exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("v")])
+    source = exp.Subquery(this=inner.copy(), alias=named)
+
+    def told(value: str) -> exp.Expr:
+        return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
+
+    def compared(kind: type[exp.Expr], extreme: str) -> exp.Expr:
+        return kind(this=fitted(node_of(node.this.copy())), expression=told(extreme))
+
+    if isinstance(node, (exp.EQ, exp.NEQ)):
+        plain = exp.And(this=compared(exp.EQ, "MIN(v)"), expression=compared(exp.EQ, "MAX(v)"))
+        answer = filled(_HOLDS_FOR_ALL, told("COUNT(*)"), exp.Paren(this=plain), told("COUNT(v)"), told("COUNT(*)"))
+        return (
+            exp.Paren(this=exp.Not(this=exp.Paren(this=answer)))
+            if isinstance(node, exp.NEQ)
+            else exp.Paren(this=answer)
+        )
+    greatest = isinstance(node, (exp.GT, exp.GTE)) == is_all
+    over_one: exp.Expr = compared(type(node), "MAX(v)" if greatest else "MIN(v)")
+    template = _HOLDS_FOR_ALL if is_all else _HOLDS_FOR_ANY
+    answer = filled(template, told("COUNT(*)"), exp.Paren(this=over_one), told("COUNT(v)"), told("COUNT(*)"))
+    return exp.Paren(this=answer)
+
+
+_HOLDS_FOR_ALL = "p1 = 0 OR (p2 AND CASE WHEN p3 = p4 THEN TRUE END)"
+_HOLDS_FOR_ANY = "p1 > 0 AND (p2 OR CASE WHEN p3 = p4 THEN FALSE END)"
+
+
+def _compared_with_list(node: exp.Expr, values: list[exp.Expr], is_all: bool) -> exp.Expr:
+    joined = exp.And if is_all else exp.Or
+    comparisons: list[exp.Expr] = [type(node)(this=node.this.copy(), expression=value.copy()) for value in values]
+    return exp.Paren(this=reduce(lambda a, b: joined(this=a, expression=b), comparisons))
+
+
+# --- bound expressions ----------------------------------------------------------------------------------------
+
+Respell = Callable[[exp.Expr], exp.Expr]
+
+FLINK_KINDS = (exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, JsonCall, PathInto, RoundedTime)
+_INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *KINDS)
-
-_OF_DATES = frozenset({
-    "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
-    "WEEKS", "DAY", "D", "DAYS", "DAYOFWEEK", "DOW", "DAYOFWEEK_ISO", "DOW_ISO", "DOY", "HOUR", "H", "HOURS", "HR",
-    "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S", "SEC", "SECONDS", "SECS",
-})  # fmt: skip
-_OF_INTERVALS = frozenset({
-    "DAY", "D", "DAYS", "HOUR", "H", "HOURS", "HR", "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S",
-    "SEC", "SECONDS", "SECS",
-})  # fmt: skip
-_OTHER_NAMES = {"ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK", "DAYOFYEAR": "DOY"}
-_YEARS = {"DECADE": 10, "CENTURY": 100, "MILLENNIUM": 1000}
-_SECONDS_OF_A_DAY = 86_400
-
-_AS_IN_REGEX = frozenset("|*+?{}()")
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *FLINK_KINDS)
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
@@ -90,6 +210,8 @@ def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
 
 # --- SIMILAR TO -----------------------------------------------------------------------------------------------
 
+_REGEX_SPECIALS = frozenset("|*+?{}()")
+
 
 def _similar(node: exp.SimilarTo, escape: exp.Expr | None, context: Context) -> exp.Expr:
     pattern, mark = node.expression, escape.name if escape is not None else ""
@@ -113,7 +235,7 @@ def similar_as_regex(pattern: str, escape: str = "") -> str:
             regex += f"[{_inside_brackets(pattern[position + 1 : end])}]"
             position = end
         else:
-            regex += {"%": ".*", "_": "."}.get(char) or (char if char in _AS_IN_REGEX else _literally(char))
+            regex += {"%": ".*", "_": "."}.get(char) or (char if char in _REGEX_SPECIALS else _literally(char))
         position += 1
     return rf"(?s)\A(?:{regex})\z"
 
@@ -154,6 +276,19 @@ def _overlapping(node: exp.Overlaps, types: Types, context: Context, again: Call
 
 # --- INTERVAL and EXTRACT -------------------------------------------------------------------------------------
 
+_DATE_FIELDS = frozenset({
+    "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
+    "WEEKS", "DAY", "D", "DAYS", "DAYOFWEEK", "DOW", "DAYOFWEEK_ISO", "DOW_ISO", "DOY", "HOUR", "H", "HOURS", "HR",
+    "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S", "SEC", "SECONDS", "SECS",
+})  # fmt: skip
+_INTERVAL_FIELDS = frozenset({
+    "DAY", "D", "DAYS", "HOUR", "H", "HOURS", "HR", "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S",
+    "SEC", "SECONDS", "SECS",
+})  # fmt: skip
+_OTHER_NAMES = {"ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK", "DAYOFYEAR": "DOY"}
+_YEARS = {"DECADE": 10, "CENTURY": 100, "MILLENNIUM": 1000}
+_SECONDS_OF_A_DAY = 86_400
+
 
 def _multiplied(interval: exp.Interval) -> exp.Expr:
     """``INTERVAL n DAY`` of a column is ``n * INTERVAL '1' DAY``."""
@@ -174,8 +309,8 @@ def _extracted(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
     kind = types.of(source)
     if field == "EPOCH":
         return _epoch(node, source, kind, context)
-    if kind.name == "INTERVAL" or field in _OF_DATES:
-        if kind.name == "INTERVAL" and field not in _OF_INTERVALS:
+    if kind.name == "INTERVAL" or field in _DATE_FIELDS:
+        if kind.name == "INTERVAL" and field not in _INTERVAL_FIELDS:
             context.refuse("extract", node, f"{field} is no field of an interval of days and seconds.")
         return node
     if field in _OTHER_NAMES:
@@ -213,3 +348,169 @@ def _period_of_years(field: str, source: exp.Expr) -> exp.Expr:
     if field != "DECADE":
         year = exp.Paren(this=exp.Add(this=year, expression=exp.Literal.number(length - 1)))
     return exp.Paren(this=exp.IntDiv(this=year, expression=exp.Literal.number(length)))
+
+
+# --- Flink's functions ----------------------------------------------------------------------------------------
+
+_COLLECTING = flink_names.AGGREGATE
+_DATE_BEGINS = {"DAY": "p1", "WEEK": "TRUNC(p1, 'WEEK')", "MONTH": "TRUNC(p1, 'MONTH')",
+             "QUARTER": "TRUNC(p1, 'QUARTER')", "YEAR": "TRUNC(p1, 'YEAR')"}  # fmt: skip
+_LONG_UNITS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
+_LENGTHS = {
+    "WEEK": "INTERVAL '7' DAY", "QUARTER": "INTERVAL '3' MONTH", "DECADE": "INTERVAL '10' YEAR",
+    "CENTURY": "INTERVAL '100' YEAR", "MILLENNIUM": "INTERVAL '1000' YEAR",
+    "MILLISECOND": "INTERVAL '0.001' SECOND", "MICROSECOND": "INTERVAL '0.000001' SECOND",
+}  # fmt: skip
+
+
+def flink_function(node: exp.Expr, types: Types, context: Context, again: Respell) -> exp.Expr | None:
+    """The bound expression as Spark, or the lowering, knows it, with ``again`` for its operands; None for all others.
+    SS206, SS207, SS366."""
+    match node:
+        case RoundedTime():
+            return _rounded(again(node.this), node.args["name"], node.args["unit"], types.of(node.this))
+        case PathInto() if types.of(node.this).name == "STRING":
+            return called("GET_JSON_OBJECT", again(node.this), text(node.args["expression"]))
+        case exp.Bracket() if types.of(node.this).name == "VARIANT" and len(node.expressions) == 1:
+            return _of_variant(node, again(node.this), node.expressions[0])
+        case exp.Dot() if types.of(node.this).name == "VARIANT":
+            return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
+        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+            rest = {key: value for key, value in node.args.items() if key != "this"}
+            return _collecting_aggregate(call, types, again, lambda collected: exp.Window(this=collected, **rest))
+        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+            condition = again(node.expression)
+            return _collecting_aggregate(
+                call, types, again, lambda collected: exp.Filter(this=collected, expression=condition)
+            )
+        case exp.Anonymous() | JsonCall():
+            return _flink_call(node, node.name.lower(), types, context, again)
+    return None
+
+
+def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again: Respell) -> exp.Expr | None:
+    operands = node.expressions
+    if context.catalog.function(name) is not None and isinstance(node, exp.Anonymous):
+        return None
+    if name.upper() in OF_A_PATH:
+        _check_path(node, name, context)
+    elif name in _COLLECTING:
+        return _collecting_aggregate(node, types, again, lambda collected: collected)
+    elif name == "to_timestamp_ltz" and operands:
+        return _instant([again(o) for o in operands], types.of(operands[0]))
+    elif name == "truncate" and (kind := types.of(operands[0])).is_numeric and kind.name != "DECIMAL":
+        return exp.cast(called("TRUNCATE", *map(again, operands)), kind.to_sqlglot())
+    elif name == "split_index" and len(operands) == 3 and types.of(operands[1]).name in _INTEGRAL:
+        text_, code, index = map(again, operands)
+        return called("SPLIT_INDEX", text_, called("CHR", code), index)
+    elif name in ("parse_json", "try_parse_json") and len(operands) == 2:
+        _check_duplicates(node, name, context)
+    return None
+
+
+# --- rounded and converted times ------------------------------------------------------------------------------
+
+
+def _rounded(time: exp.Expr, name: str, unit: str, kind: DataType) -> exp.Expr:
+    """CEIL is the unit behind the one of the microsecond before."""
+    length = _LENGTHS.get(unit, f"INTERVAL '1' {unit}")
+    if kind.name == "DATE" and unit in _DATE_BEGINS:
+        if name == "FLOOR":
+            return filled(_DATE_BEGINS[unit], time)
+        if unit == "DAY":
+            return time
+        return filled(f"CAST({_DATE_BEGINS[unit].replace('p1', 'DATE_SUB(p1, 1)')} + {length} AS DATE)", time)
+    if name == "FLOOR":
+        return filled(_begin_template(unit), time)
+    before = filled("p1 - INTERVAL '0.000001' SECOND", time)
+    return filled(f"p1 + {length}", filled(_begin_template(unit), before))
+
+
+def _begin_template(unit: str) -> str:
+    """The template of the begin of a unit. The 21st century begins with 2001, the 203rd decade with 2030."""
+    if unit not in _LONG_UNITS:
+        return f"DATE_TRUNC('{unit}', p1)"
+    years, first = _LONG_UNITS[unit]
+    return f"MAKE_TIMESTAMP(CAST((YEAR(p1) - {first}) DIV {years} * {years} + {first} AS INT), 1, 1, 0, 0, 0)"
+
+
+def _instant(operands: list[exp.Expr], kind: DataType) -> exp.Expr | None:
+    """TO_TIMESTAMP_LTZ of a number of milliseconds or seconds; texts are left to Spark."""
+    precision = operands[1] if len(operands) == 2 else None
+    counted = isinstance(precision, exp.Literal) and not precision.is_string
+    if not (counted or (kind.is_numeric and len(operands) == 1)):
+        return called("TO_TIMESTAMP_LTZ", *operands)
+    if precision is None or precision.name == "3":
+        whole = operands[0] if kind.name in _INTEGRAL else exp.cast(operands[0], exp.DataType.build("BIGINT"))
+        return called("TIMESTAMP_MILLIS", whole)
+    if precision.name == "0":
+        return called("TIMESTAMP_SECONDS", operands[0])
+    return called("TO_TIMESTAMP_LTZ", *operands)
+
+
+# --- JSON and VARIANT -----------------------------------------------------------------------------------------
+
+
+def _of_variant(node: exp.Bracket, document: exp.Expr, key: exp.Expr) -> exp.Expr | None:
+    if not isinstance(key, exp.Literal):
+        return None
+    step = member(key.name) if key.is_string else f"[{key.name}]"
+    return called("VARIANT_GET", document, text("$" + step), text("variant"))
+
+
+def _check_path(node: exp.Expr, name: str, context: Context) -> None:
+    upper = name.upper()
+    if len(node.expressions) != 2:
+        return  # the number of arguments is wrong, which is said already
+    path = path_of(node)
+    if path is None:
+        written = node.expressions[1]
+        constant = isinstance(written, exp.Literal) and written.is_string
+        detail = f'The path is "{written.name}".' if constant else "The path is no constant text."
+        context.refuse("json path", written if constant else node, detail)
+    elif path.many and name == "json_value":
+        hint = "Write JSON_QUERY for all of them, or a number in place of *."
+        context.wrong("SS207", f"{upper} gives one value, and a path with [*] leads to many", node, hint)
+
+
+def _check_duplicates(node: exp.Expr, name: str, context: Context) -> None:
+    if node.expressions[1] != exp.false():
+        context.refuse("duplicate keys", node)
+
+
+# --- aggregates over collected rows ---------------------------------------------------------------------------
+
+
+def _collecting_aggregate(call: exp.Expr, types: Types, again: Respell, filtered: Respell) -> exp.Expr:
+    """Rows are collected as texts, or as they are, in the order in which they came."""
+    name, operands = call.name.lower(), [again(o) for o in call.expressions]
+    on_null = call.args.get("on_null")
+
+    def collected(value: exp.Expr) -> exp.Expr:
+        return filtered(exp.ArrayAgg(this=value, nulls_excluded=True))
+
+    if name == "collect":
+        return _multiset(collected(operands[0]), types.of(call.expressions[0]))
+    if name == "json_arrayagg":
+        return filled(
+            "CONCAT('[', ARRAY_JOIN(p1, ','), ']')", collected(_json_element(operands[0], on_null or "ABSENT"))
+        )
+    key = called("JSON_STRING", exp.cast(operands[0], exp.DataType.build("STRING")))
+    pair = called("CONCAT", key, text(":"), _json_element(operands[1], on_null or "NULL"))
+    return filled("CONCAT('{', ARRAY_JOIN(p1, ','), '}')", collected(pair))
+
+
+def _json_element(value: exp.Expr, on_null: str) -> exp.Expr:
+    if isinstance(value, exp.Distinct):
+        return exp.Distinct(expressions=[_json_element(e, on_null) for e in value.expressions])
+    whole = value if nests(value) else called("JSON_STRING", value)
+    return whole if on_null == "ABSENT" else called("COALESCE", whole, text("null"))
+
+
+_COUNTED = "MAP_FROM_ENTRIES(TRANSFORM(ARRAY_DISTINCT(p1), __e -> STRUCT(__e, SIZE(FILTER(p1, __f -> __f = __e)))))"
+
+
+def _multiset(values: exp.Expr, kind: DataType) -> exp.Expr:
+    """How often each value is there."""
+    counted = filled(_COUNTED, values)
+    return counted if kind.is_unknown else exp.cast(counted, DataType("MAP", (kind, DataType("INT"))).to_sqlglot())

@@ -1,18 +1,20 @@
-"""Which names an expression may use, and what they stand for."""
+"""Names: what an expression may refer to, the columns that a select list stands for, and PROCTIME() among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Field
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.naming import Names, field_of, shown_name
 from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, member_type
 
@@ -156,3 +158,107 @@ def scope_of(relation: Relation, alias: str | None) -> Scope:
     """All columns of a relation in FROM, under its alias."""
     pairs = zip(relation.names, relation.fields, strict=True)
     return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))
+
+
+# --- the select list ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A column of the result: its shown name and its expression as written, without the alias.
+
+    ``bound`` is set where the field is known already (stars, generators); ``aliases`` are the names that AS gives.
+    """
+
+    name: str
+    expression: exp.Expr
+    bound: exp.Expression | None = None
+    aliases: tuple[str, ...] = ()
+
+
+def expand(expressions: Sequence[exp.Expr], scope: Scope, context: Context) -> list[Selected]:
+    """One entry per column of the result."""
+    return [column for e in expressions for column in _columns(e, scope, context)]
+
+
+def _columns(expression: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
+    match expression:
+        case exp.Star():
+            yield from _star(expression, None, expression, scope, context)
+        case exp.Column(this=exp.Star() as star):
+            table = ".".join(p.name for p in expression.parts[:-1])
+            yield from _star(star, table, expression, scope, context)
+        case exp.Alias():
+            yield Selected(expression.alias, expression.this, None, (expression.alias,))
+        case exp.Aliases():
+            names = tuple(a.name for a in expression.aliases)
+            yield Selected(names[0] if names else "expr", expression.this, None, names)
+        case _:
+            yield Selected(shown_name(expression), expression)
+
+
+def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
+    """All columns of ``table`` or of the whole scope, but for those of EXCEPT."""
+    refuse_rest(star, ("except_",), context)
+    visible = scope.stars(table)
+    if table is not None and not visible and isinstance(at, exp.Column):
+        members = _members(at, scope)
+        if members:
+            yield from members
+            return
+    if table is not None and not visible:
+        hint = did_you_mean(table, scope.tables, "tables of this query")
+        context.wrong("SS202", f'table "{table}" is not in FROM', at, hint)
+    excluded = _excluded(star, visible, context)
+    for column in visible:
+        if column.name.casefold() not in excluded:
+            yield Selected(column.name, exp.column(column.name, table=column.table), field_of(column.field))
+
+
+def _members(at: exp.Column, scope: Scope) -> list[Selected]:
+    """The fields of a struct that is a column of FROM: ``r.*``."""
+    names = [p.name for p in at.parts[:-1]]
+    try:
+        kind = scope.types.of(scope.resolve(_named(names)))
+    except SqlStreamError:
+        return []
+    fields = kind.fields() if kind.name == "STRUCT" else []
+    return [Selected(name, _named([*names, name])) for name, _ in fields]
+
+
+def _named(parts: Sequence[str]) -> exp.Column:
+    return exp.column(*(exp.to_identifier(part, quoted=True) for part in reversed(parts)))
+
+
+def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[str]:
+    names = [c.name for c in visible]
+    excluded = star.args.get("except_") or []
+    for name in excluded:
+        if name.name.casefold() not in {n.casefold() for n in names}:
+            hint = did_you_mean(name.name, names, "columns")
+            context.wrong("SS201", f'column "{name.name}" of EXCEPT does not exist', name, hint)
+    return {name.name.casefold() for name in excluded}
+
+
+# --- PROCTIME() as a column -----------------------------------------------------------------------------------
+
+
+def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
+    """The columns over a scope that has the time; where it reads several tables they stay, and are refused as calls."""
+    if not any(map(is_marker, columns)):
+        return scope, columns
+    name = next((f.name for f in scope.node.schema if f.time is TimeDomain.PROCESSING), None)
+    if name is None:
+        tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
+        if len(tables) != 1:
+            return scope, columns
+        name = Names(f.name for f in scope.node.schema).unique("proctime")
+        scope = scope.over(AssignTime(scope.node, name, 0, TimeDomain.PROCESSING, *tables))
+    return scope, [replace(c, bound=field_of(name)) if is_marker(c) else c for c in columns]
+
+
+def is_marker(column: Selected) -> bool:
+    """True for PROCTIME() alone."""
+    call = column.expression
+    named = isinstance(call, exp.Anonymous) and call.name.upper() == "PROCTIME" and not call.expressions
+    return column.bound is None and named

@@ -1,39 +1,45 @@
-"""SELECT: FROM, WHERE, then a projection or an aggregation."""
+"""SELECT: FROM, WHERE, then a projection or an aggregation, and what is computed above the groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.trees import ARG, clauses_of
-from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
-from sqlstream.planner.binder.calls import aggregate_name
-from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
-from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import BindQuery, Context, Relation
+from sqlstream.planner.binder.calls import (
+    PANES,
+    SPARK_WINDOWS,
+    TIME_MARKERS,
+    WINDOW_PROPERTIES,
+    aggregate_name,
+    with_positions,
+)
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import BindQuery, Context, Relation, refuse_rest
 from sqlstream.planner.binder.correlation import Correlation, without_order
-from sqlstream.planner.binder.current_watermark import with_watermark
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.firing import refuse_clauses, with_emit
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.grouping import aliased, with_written_keys
+from sqlstream.planner.binder.hints import state_ttls
 from sqlstream.planner.binder.match_recognize import with_matches
-from sqlstream.planner.binder.named_arguments import with_positions
-from sqlstream.planner.binder.ordering import is_ordered
+from sqlstream.planner.binder.ordering import filter_rank, is_ordered
 from sqlstream.planner.binder.over import with_overs
-from sqlstream.planner.binder.processing_time import with_processing_time
-from sqlstream.planner.binder.quantified import without_quantifiers
-from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.select_list import Selected, expand
+from sqlstream.planner.binder.respelling import without_quantifiers
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, with_processing_time
 from sqlstream.planner.binder.sources import bind_from
-from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
-from sqlstream.planner.binder.top_n import bounded
-from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
-from sqlstream.planner.naming import Names, field_name, field_of
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.naming import Names, field_name, field_of, shown_name
 from sqlstream.planner.nodes import Filter, Project
+from sqlstream.planner.operators.current_watermark import CurrentWatermark
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, over_children
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",
@@ -106,7 +112,7 @@ def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Co
     plain, asking = without_subqueries(where)
     if plain is not None:
         condition = bind_condition(plain, scope, context, ClauseContext("WHERE"))
-        scope = scope.over(bounded(Filter(scope.node, condition), context, where))
+        scope = scope.over(filter_rank(Filter(scope.node, condition), context, where))
     return subqueries.filtered(scope, asking)
 
 
@@ -173,3 +179,270 @@ def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple
         shown += [Selected(name, column.expression, field_of(field.name)) for name, field in outputs]
         scope = scope.over(node)
     return scope, shown
+
+
+# --- OVER, QUALIFY and subqueries above groups ----------------------------------------------------------------
+
+_OF_GROUPS = WINDOW_PROPERTIES | PANES | SPARK_WINDOWS | TIME_MARKERS | {"grouping", "grouping_id", "window_time"}
+_GROUP_PREFIX = "__of_group"
+
+Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
+"""An expression over a scope that has the values of its subqueries."""
+
+
+@dataclass(frozen=True)
+class AboveGroups:
+    """``groups`` is the query of the groups; ``columns`` the select list above it, ``select`` what else is asked there:
+    QUALIFY and WINDOW. ``conditions`` are those of HAVING that have subqueries. ``read``: what is read of a group, in
+    the order of the columns of ``groups``."""
+
+    groups: exp.Select
+    columns: list[Selected]
+    select: exp.Select
+    conditions: list[exp.Expr]
+    read: tuple[exp.Expr, ...]
+
+    def scope(self, relation: Relation, below: Scope) -> Scope:
+        """The names over the groups: those that the query above reads, and keys as subqueries name them."""
+        visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
+        for written, field in zip(self.read, relation.fields, strict=True):
+            if isinstance(written, exp.Column):
+                visible += [replace(v, field=field.name, starred=False) for v in _names_of_field(written, below)]
+        return Scope(relation.node, tuple(visible))
+
+
+def is_above(expression: exp.Expr) -> bool:
+    """Is something of it computed once the groups are known?"""
+    return has_subquery(expression) or expression.find(exp.Window) is not None
+
+
+def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGroups | None:
+    """The two queries that a SELECT with groups is; None where it is one."""
+    having, qualify = select.args.get("having"), select.args.get("qualify")
+    asked = [*select.expressions, *(clause for clause in (having, qualify) if clause is not None)]
+    if qualify is None and not any(map(is_above, asked)):
+        return None
+    columns = expand(select.expressions, scope, context)
+    groups = with_written_keys(select, scope)
+    parting = _GroupReader(groups, columns, scope, context)
+    above = [replace(c, expression=parting.above(c.expression), bound=None) for c in columns]
+    conditions = conjuncts(having.this) if having is not None else []
+    asking = [parting.above(parting.named(c)) for c in conditions if has_subquery(c)]
+    plain = [c for c in conditions if not has_subquery(c)]
+    query = exp.Select()
+    query.set("qualify", exp.Qualify(this=parting.above(qualify.this)) if qualify is not None else None)
+    query.set("windows", [over_children(w, parting.above) for w in select.args.get("windows") or ()])
+    having = exp.Having(this=conjunction([node_of(parting.named(c)) for c in plain])) if plain else None
+    for key, value in (("having", having), ("qualify", None), ("windows", None), ("distinct", None)):
+        groups.set(key, value)
+    read = parting.read or [exp.Count(this=exp.Star())]
+    groups.set(
+        "expressions", [exp.Alias(this=e.copy(), alias=n) for e, n in zip(read, _group_aliases(read), strict=True)]
+    )
+    return AboveGroups(groups, above, query, asking, tuple(read))
+
+
+def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
+    """The query of the groups over rows that have the values of subqueries in its keys and in what it aggregates."""
+    group = groups.args.get("group")
+    keys = list(_group_terms(group)) if group is not None else []
+    having = [groups.args["having"]] if groups.args.get("having") else []
+    calls = [call for e in (*groups.expressions, *having) for call in _aggregate_calls(e, context)]
+    values: dict[exp.Expr, exp.Expr] = {}
+    for below in (*keys, *calls):
+        if has_subquery(below) and below not in values:
+            scope, values[below] = valued(below, scope)
+    if not values:
+        return groups, scope
+
+    def value(node: exp.Expr) -> exp.Expr:
+        return values[node].copy() if node in values else over_children(node, value)
+
+    named = [e if isinstance(e, exp.Alias) else exp.Alias(this=e, alias=shown_name(e)) for e in groups.expressions]
+    changed = groups.copy()
+    changed.set("expressions", [value(e) for e in named])
+    for key in ("group", "having"):
+        if groups.args.get(key):
+            changed.set(key, value(groups.args[key]))
+    return changed, scope
+
+
+def _aggregate_calls(expression: exp.Expr, context: Context) -> Iterator[exp.Expr]:
+    if isinstance(expression, exp.Query):
+        return
+    if aggregate_name(expression, context.catalog) is not None:
+        yield expression
+        return
+    for child in expression.iter_expressions():
+        yield from _aggregate_calls(child, context)
+
+
+class _GroupReader:
+    """Collects in ``read`` what the query above reads of the groups."""
+
+    def __init__(self, groups: exp.Select, columns: list[Selected], scope: Scope, context: Context) -> None:
+        self.read: list[exp.Expr] = []
+        self._scope = scope
+        self._context = context
+        self._expressions = groups.expressions
+        self._aliases = {name.casefold() for column in columns for name in column.aliases}
+        group = groups.args.get("group")
+        written = list(_group_terms(group)) if group is not None else []
+        self._keys = [key for key in written if not isinstance(key, exp.Column)]
+        self._bound = [self._of_below(key) for key in self._keys]
+
+    def named(self, condition: exp.Expr) -> exp.Expr:
+        """A condition of HAVING with what names of the select list stand for, which go before those of FROM."""
+
+        def value(node: exp.Expr) -> exp.Expr:
+            aliased_value = (
+                aliased(node.name, self._expressions) if isinstance(node, exp.Column) and not node.table else None
+            )
+            return aliased_value.copy() if aliased_value is not None else node
+
+        return condition.copy().transform(value)
+
+    def above(self, node: exp.Expr) -> exp.Expr:
+        """A copy that reads groups as columns."""
+        if isinstance(node, exp.Query):
+            return node
+        if isinstance(node, exp.Window):
+            return over_children(node, lambda child: self._called(child) if child is node.this else self.above(child))
+        if self._is_of_group(node):
+            return self._column(node)
+        return over_children(node, self.above)
+
+    def _called(self, call: exp.Expr) -> exp.Expr:
+        """The function before OVER, which is no aggregate of groups itself."""
+        if isinstance(call, AGGREGATE_WRAPPERS):
+            return over_children(call, lambda child: self._called(child) if child is call.this else self.above(child))
+        return over_children(call, self.above)
+
+    def _is_of_group(self, node: exp.Expr) -> bool:
+        if isinstance(node, exp.Column):
+            return bool(node.table or self._scope.find(node.name) or node.name.casefold() not in self._aliases)
+        if aggregate_name(node, self._context.catalog) is not None:
+            return True
+        if isinstance(node, exp.Func) and spark_name(node) in _OF_GROUPS:
+            return True
+        return node in self._keys or (type(node) in map(type, self._keys) and self._of_below(node) in self._bound)
+
+    def _of_below(self, expression: exp.Expr) -> exp.Expr | None:
+        """The expression over the rows below the groups; None where it is about other things."""
+        quiet = replace(self._context, problems={})
+        if is_above(expression):
+            return None
+        bound = bind(expression.copy(), self._scope, quiet, ClauseContext("GROUP BY", aggregates=True))
+        return None if quiet.problems else bound
+
+    def _column(self, node: exp.Expr) -> exp.Column:
+        if node not in self.read:
+            self.read.append(node)
+        return exp.column(_group_column(self.read.index(node)))
+
+
+def _group_column(number: int) -> str:
+    return f"{_GROUP_PREFIX}_{number}"
+
+
+def _group_aliases(read: list[exp.Expr]) -> Iterator[exp.Identifier]:
+    names = Names()
+    return (exp.to_identifier(names.unique(field_name(shown_name(e), e)), quoted=True) for e in read)
+
+
+def _group_terms(group: exp.Expr) -> Iterator[exp.Expr]:
+    """The keys of GROUP BY and of its sets."""
+    terms = [*group.expressions, *(t for key in ("grouping_sets", "cube", "rollup") for t in group.args.get(key) or ())]
+    for term in terms:
+        plain = term.unnest()
+        if isinstance(plain, exp.Tuple | exp.Cube | exp.Rollup | exp.GroupingSets):
+            yield from _group_terms(plain)
+        else:
+            yield plain
+
+
+def _names_of_field(column: exp.Column, scope: Scope) -> list[Visible]:
+    """All names of the field that a column is."""
+    columns = scope.find(column.name, column.table or None)
+    fields = {visible.field for visible in columns}
+    return [visible for visible in scope.columns if visible.field in fields]
+
+
+# --- CURRENT_WATERMARK(ts) ------------------------------------------------------------------------------------
+
+_CURRENT_WATERMARK = "current_watermark"
+_WITH_WATERMARK = (TimeDomain.EVENT, TimeDomain.INGESTION)
+_DECLARE_WATERMARK = "Declare one in CREATE TABLE: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."
+
+
+def with_watermark(
+    select: exp.Select, where: exp.Expr | None, scope: Scope, context: Context
+) -> tuple[exp.Select, exp.Expr | None, Scope]:
+    """The query over a scope that has the watermark as a column, and the column in place of the calls; itself where it
+    calls it nowhere. SS210 for arguments that have no watermark, SS325 for rows that are updated.
+
+    Calls in HAVING and elsewhere stay, and are refused: a group is no row that comes.
+    """
+    group = select.args.get("group")
+    written = [e for e in (where, *select.expressions, group) if e is not None]
+    calls = [call for expression in written for call in _watermark_calls(expression)]
+    if not calls:
+        return select, where, scope
+    times = [field for call in calls if (field := _watermarked_field(call, scope, context)) is not None]
+    told: exp.Expr = exp.Null()
+    if times:
+        name = Names([*scope.fields, *(column.name for column in scope.columns)]).unique(_CURRENT_WATERMARK)
+        node = CurrentWatermark(scope.node, times[0].name, Field(name, times[0].type))
+        scope = scope.with_columns(check_changes(node, context, calls[0]), (Visible(name, name, starred=False),))
+        told = exp.column(exp.to_identifier(name, quoted=True))
+    changed = select.copy()
+    changed.set("expressions", [_named_watermark(e, told) for e in select.expressions])
+    changed.set("group", None if group is None else _with_watermark_column(group, told))
+    return changed, None if where is None else _with_watermark_column(where, told), scope
+
+
+def _watermark_calls(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """The calls in an expression, but for those of its subqueries."""
+    return filter(_is_watermark_call, expression.walk(prune=lambda node: isinstance(node, exp.Query)))
+
+
+def _is_watermark_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and spark_name(node) == _CURRENT_WATERMARK
+
+
+def _watermarked_field(call: exp.Expr, scope: Scope, context: Context) -> Field | None:
+    """The time attribute that a call names."""
+    arguments = call.expressions
+    if len(arguments) != 1:
+        context.wrong("SS207", f'function "{_CURRENT_WATERMARK}" takes 1 argument, not {len(arguments)}', call)
+        return None
+    try:
+        resolved = scope.resolve(arguments[0]) if isinstance(arguments[0], exp.Column) else None
+    except SqlStreamError as error:
+        context.report(error)
+        return None
+    field = scope.fields.get(resolved.name) if isinstance(resolved, exp.Column) else None
+    if field is not None and field.time in _WITH_WATERMARK:
+        return field
+    names = [f'"{c.name}"' for c in scope.columns if scope.fields[c.field].time in _WITH_WATERMARK]
+    hint = f"{' and '.join(names)} has one." if names else _DECLARE_WATERMARK
+    context.wrong("SS210", "CURRENT_WATERMARK needs a column with a watermark", arguments[0], hint)
+    return None
+
+
+def _named_watermark(expression: exp.Expr, told: exp.Expr) -> exp.Expr:
+    """A column of the select list, which keeps the name that the call gives it."""
+    if next(_watermark_calls(expression), None) is None:
+        return expression
+    replaced = _with_watermark_column(expression, told)
+    if isinstance(expression, exp.Alias | exp.Aliases):
+        return replaced
+    return exp.Alias(this=replaced, alias=exp.to_identifier(shown_name(expression), quoted=True))
+
+
+def _with_watermark_column(node: exp.Expr, told: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Query):
+        return node.copy()
+    if _is_watermark_call(node):
+        return told.copy()
+    return over_children(node, lambda child: _with_watermark_column(child, told))

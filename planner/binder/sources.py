@@ -1,7 +1,8 @@
-"""FROM: tables, views, subqueries, window table functions, and the generators that multiply their rows."""
+"""FROM: tables, views, subqueries, VALUES, table functions, and the joins between them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -12,38 +13,49 @@ from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers
-from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function
-from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
-from sqlstream.planner.binder.dead_letters import on_error_of
-from sqlstream.planner.binder.expressions import ClauseContext, bind
-from sqlstream.planner.binder.generators import correlate, table_call
-from sqlstream.planner.binder.hints import optioned
-from sqlstream.planner.binder.join_order import in_order_of_keys, in_order_of_text
-from sqlstream.planner.binder.joins import Asked, stream_join
-from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
-from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
-from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
-from sqlstream.planner.binder.lookups import TIME_TRAVEL, is_looked_up, is_time_travel, joined_as_of, lookup_join
-from sqlstream.planner.binder.normalize import normalized
-from sqlstream.planner.binder.pivots import pivoted
+from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function, normalized
+from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.generators import correlate, pivoted, table_call
+from sqlstream.planner.binder.hints import (
+    LookupHints,
+    lookup_hints,
+    misplaced_lookup,
+    refuse_lookup_clause,
+    with_hinted_options,
+)
+from sqlstream.planner.binder.joins import WhereConditions, in_order_of_keys, in_order_of_text, stream_join
+from sqlstream.planner.binder.lookups import (
+    TIME_TRAVEL,
+    is_looked_up,
+    is_time_travel,
+    joined_as_of,
+    lookup_call,
+    lookup_function_of,
+    lookup_join,
+)
 from sqlstream.planner.binder.process_functions import process_function
-from sqlstream.planner.binder.samples import sampled
 from sqlstream.planner.binder.scope import Scope, scope_of
-from sqlstream.planner.binder.snapshots import snapshot, snapshot_of, without_left
-from sqlstream.planner.binder.subqueries import Subqueries
-from sqlstream.planner.binder.subqueries_on import without_subqueries_on
-from sqlstream.planner.binder.tables import delay_ms, read_table
-from sqlstream.planner.binder.temporal_joins import temporal_join
-from sqlstream.planner.binder.values import bind_values, one_row
-from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
-from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
+from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
+from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
+from sqlstream.planner.binder.temporal_joins import (
+    asof_join,
+    snapshot_of,
+    snapshot_source,
+    snapshot_without_left,
+    temporal_join,
+)
+from sqlstream.planner.binder.windows import SIGNATURES, window_function
+from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
-from sqlstream.planner.nodes import AssignTime, Scan
+from sqlstream.planner.fields import Field
+from sqlstream.planner.functions.coercion import common_type, incompatible
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.type_inference import Types, cast
+from sqlstream.types import BIGINT
 
 NO_KEY = "SS286"
 NO_COLUMNS = "SS652"
@@ -65,7 +77,7 @@ def bind_from(
         scope, first = _source(source.this, context, bind_query), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
-    asked = Asked(given)
+    asked = WhereConditions(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
     fixed = any(_parted(step)[1] or snapshot_of(step.this, context) for step in written)
@@ -145,6 +157,9 @@ def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
 def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
     refuse_rest(view, ("this", "view", "outer", "alias"), context)
     return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
+
+
+# --- one source -----------------------------------------------------------------------------------------------
 
 
 def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
@@ -238,7 +253,7 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
             return _view(relation, table, context, bind_query)
         case Table():
             given = table_clauses_of(table).hint
-            optioned_table = optioned(relation, given, context.catalog, context.settings.dynamic_options)
+            optioned_table = with_hinted_options(relation, given, context.catalog, context.settings.dynamic_options)
             return _read(optioned_table, table, context)
     candidates = [*context.queries, *context.catalog.relation_names()]
     hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
@@ -286,6 +301,9 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
     )
 
 
+# --- clauses of a table ---------------------------------------------------------------------------------------
+
+
 def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK, then ALIGN BARRIERS; the others are refused."""
     clauses = table_clauses_of(source)
@@ -330,13 +348,28 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
     context.wrong("SS214", message, clause.span, "Declare the WATERMARK in CREATE TABLE.")
 
 
+def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
+    """UnsupportedError SS332 for a number of rows, buckets, REPEATABLE, and rows that are withdrawn.
+
+    Spark draws other numbers in each micro-batch, whatever the seed: only over finished data a sample comes again.
+    """
+    percent = sample.args.get("percent")
+    if percent is None or sample.args.get("seed") is not None or scope.node.changelog_mode != APPEND_ONLY:
+        raise unsupported.refusal("sample", span_of(sample))
+    refuse_rest(sample, ("percent",), context)
+    random = exp.Anonymous(this="RAND", expressions=[])
+    share = exp.Div(this=percent.copy(), expression=exp.Literal.number(100), typed=False, safe=False)
+    condition = exp.LT(this=random, expression=share)
+    return scope.over(Filter(scope.node, bind_condition(condition, scope, context, ClauseContext("TABLESAMPLE"))))
+
+
 # --- table functions ------------------------------------------------------------------------------------------
 
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     """A window table function under its alias; without one its columns keep the table's name."""
     if snapshot_of(table, context) is not None:
-        raise without_left(function)
+        raise snapshot_without_left(function)
     if function.name.upper() in CHANGELOG_FUNCTIONS and context.catalog.function(function.name) is None:
         scope = changelog_function(function, context, lambda source: _argument(source, context, bind_query))
     elif function.name.upper() not in SIGNATURES:
@@ -363,7 +396,7 @@ def _under_alias(table: exp.Table, scope: Scope) -> Scope:
 def _snapshot(call: TableFunction, table: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
     assert isinstance(table, exp.Table)
     refuse_rest(table, _TABLE_ARGS, context)
-    scope = snapshot(call, lambda source: _source(source, context, bind_query))
+    scope = snapshot_source(call, lambda source: _source(source, context, bind_query))
     return _clauses(table, _under_alias(table, scope), context)
 
 
@@ -452,3 +485,68 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
     if clauses.barriers is not None:
         return unsupported.refusal("barriers", clauses.barriers.span)
     return unsupported.refusal("join", span_of(right))
+
+
+# --- VALUES, and SELECT without FROM --------------------------------------------------------------------------
+
+WRONG_TYPES = "SS651"
+WRONG_WIDTH = "SS653"
+
+ONE_ROW = Table(
+    "one row",
+    (Column("row", BIGINT, nullable=False),),
+    "datagen",
+    (("number-of-rows", "1"), ("fields.row.kind", "sequence"), ("fields.row.start", "1"), ("fields.row.end", "1")),
+    bounded=True,
+)
+"""What a query without a table reads."""
+
+
+def one_row() -> Scope:
+    """A row of which nothing has a name."""
+    return Scope(Scan(ONE_ROW, ("row",)), ())
+
+
+def bind_values(values: exp.Values, context: Context) -> Relation:
+    """The rows in their order, with columns ``col1``, … of common types. SS651 for types that have none, SS653
+    for rows of other lengths."""
+    refuse_rest(values, ("expressions", "alias"), context)
+    scope = one_row()
+    rows = [_bound_row(row, scope, context) for row in values.expressions]
+    if len({len(row) for row in rows}) > 1:
+        at = next(e for e, row in zip(values.expressions, rows, strict=True) if len(row) != len(rows[0]))
+        hint = "Write as many values in each row."
+        raise bind_error(WRONG_WIDTH, "rows of VALUES have different numbers of values", at, hint)
+    context.stop_if_wrong()
+    columns = list(zip(*rows, strict=True))
+    outputs = tuple(_values_column(i, column, scope, context) for i, column in enumerate(columns, 1))
+    types = types_of(scope, context)
+    structs = [exp.Anonymous(this="NAMED_STRUCT", expressions=_struct_members(row, outputs, types)) for row in rows]
+    call = exp.Inline(this=exp.Array(expressions=structs))
+    node = Correlate(scope.node, call, outputs)
+    shown = Project(node, tuple(field_.as_item for field_ in outputs))
+    return Relation(shown, tuple(field.name for field in outputs))
+
+
+def _bound_row(row: exp.Expr, scope: Scope, context: Context) -> list[exp.Expression]:
+    values = row.expressions if isinstance(row, exp.Tuple) else [row]
+    return [bind(value, scope, context, ClauseContext("VALUES")) for value in values]
+
+
+def _values_column(position: int, column: Sequence[exp.Expression], scope: Scope, context: Context) -> Field:
+    types = types_of(scope, context)
+    kinds = [types.of(value) for value in column]
+    name = f"col{position}"
+    for value, kind in zip(column, kinds, strict=True):
+        if incompatible(kinds[0], kind):
+            message = f'column "{name}" of VALUES is {kinds[0]} and {kind}'
+            raise bind_error(WRONG_TYPES, message, value, "Convert one of them, as in CAST(1 AS STRING).")
+    return Field(name, common_type(kinds), any(types.nullable(value) for value in column))
+
+
+def _struct_members(row: Sequence[exp.Expression], outputs: Sequence[Field], types: Types) -> list[exp.Expression]:
+    members: list[exp.Expression] = []
+    for value, output in zip(row, outputs, strict=True):
+        fits = types.of(value) == output.type or output.type.is_unknown
+        members += [exp.Literal.string(output.name), value if fits else cast(value, output.type)]
+    return members

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 
 from sqlglot import exp
 
-from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.errors import BindError, Diagnostic, SqlStreamError
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.nodes import (
-    CreateView,
-    Insert,
-    Name,
-    Query,
-    Statement,
-    StatementSet,
-    Use,
-)
+from sqlstream.grammar.nodes import CreateView, Insert, Name, Query, Statement, StatementSet, Use
+from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.hints import optioned
-from sqlstream.planner.binder.inserts import insert_into
-from sqlstream.planner.binder.partitions import without_partition
+from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
+from sqlstream.planner.binder.context import DEFAULT_SETTINGS, BinderSettings, Context, Relation, bind_error
+from sqlstream.planner.binder.hints import with_hinted_options
+from sqlstream.planner.binder.inserts import insert_into, without_partition
+from sqlstream.planner.binder.ordering import resolve_ranks
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
-from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
-from sqlstream.planner.binder.tolerant_functions import functions_on_error
-from sqlstream.planner.binder.top_n import resolved
+from sqlstream.planner.binder.tables import dead_letter_table
 from sqlstream.planner.caching import cached_per_node
-from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
+from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, TimeDomain, View
+from sqlstream.planner.fields import Item
 from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Output, Project
 from sqlstream.planner.nodes import Insert as InsertNode
-from sqlstream.planner.nodes import Output
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -46,23 +40,23 @@ CORE_MODULE = "core"
 
 
 @with_room
-def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
+def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
-    relation = _whole(query, catalog, settings)
+    relation = _bind_whole(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
 @with_room
-def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
+def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     target = _target(statement.target, catalog)
-    table = optioned(target, statement.hint, catalog, settings.dynamic_options)
+    table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:
         raise unsupported.refusal("buckets", statement.target.span)
     if statement.conflict not in (None, "DEDUPLICATE"):
         raise unsupported.refusal("on conflict", statement.target.span)
     statement = without_partition(statement, catalog)
-    relation = _whole(statement.query, catalog, settings)
+    relation = _bind_whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement, settings)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
@@ -83,7 +77,7 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
 
 
 @with_room
-def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Node:
+def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Node:
     """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
     match statement:
         case Query():
@@ -98,7 +92,7 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSetting
 
 @with_room
 def bind_statement_set(
-    statements: StatementSet, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT
+    statements: StatementSet, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS
 ) -> StatementSetNode:
     """The plans of all inserts; the mistakes of all of them at once. SS327 where one waits for another clock."""
     plans: list[InsertNode] = []
@@ -123,7 +117,7 @@ def refuse_statement(statement: Statement) -> None:
             raise unsupported.refusal("module", statement.span, f'There is one module, "{CORE_MODULE}".')
 
 
-def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Relation:
+def _relation(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Relation:
     context = Context(catalog, settings=settings)
     try:
         relation = bind_relation(query, context)
@@ -137,11 +131,11 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
     return relation
 
 
-def _whole(query: exp.Expr, catalog: Catalog, settings: EmitSettings) -> Relation:
+def _bind_whole(query: exp.Expr, catalog: Catalog, settings: BinderSettings) -> Relation:
     """A query that none stands above."""
     relation = _relation(query, catalog, settings)
     context = Context(catalog, settings=settings)
-    node = resolved(relation.node, context)
+    node = resolve_ranks(relation.node, context)
     context.stop_if_wrong()
     return replace(relation, node=node)
 
@@ -199,3 +193,60 @@ def _target(name: Name, catalog: Catalog) -> Table:
             raise bind_error("SS202", f'"{name}" is a view, which takes no rows', name.span)
     hint = did_you_mean(str(name), catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', name.span, hint)
+
+
+# --- 'sqlstream.functions.on-error' ---------------------------------------------------------------------------
+
+NOT_TOLERANT = "SS244"
+SETTING = "sqlstream.functions.on-error"
+
+_TOLERANT_NODES: dict[FunctionKind, tuple[type[Node], ...]] = {
+    FunctionKind.SCALAR: (Project, Filter, Correlate),
+    FunctionKind.TABLE: (Correlate,),
+}
+"""Where calls of a function may fail for a row; process functions have a node of their own."""
+
+
+def functions_on_error(plan: Node, settings: BinderSettings, catalog: Catalog) -> OnError:
+    """What happens to rows for which a function of the plan raises an exception; FAIL where it calls none.
+
+    BindError SS240, SS241 for the table of dead letters, SS244 for functions that the setting does not reach.
+    """
+    action, name = settings.functions
+    if action is BadAction.FAIL:
+        return FAIL
+    calls = [user_call for node in plan.walk() for user_call in _user_calls(node, catalog)]
+    for node, function, call in calls:
+        if not isinstance(node, _TOLERANT_NODES.get(function.kind, ())):
+            _refuse_untolerated(function.name, call)
+    if not calls and not any(isinstance(node, ProcessTable) for node in plan.walk()):
+        return FAIL
+    return OnError(action, None if name is None else dead_letter_table(name, "Python functions", catalog))
+
+
+def _refuse_untolerated(name: str, call: exp.Expr) -> None:
+    message = f'setting "{SETTING}" does not reach function "{name}" here'
+    hint = (
+        "It reaches scalar functions in SELECT and WHERE: call them in a subquery; aggregates need the setting 'fail'."
+    )
+    raise BindError(NOT_TOLERANT, message, span_of(call), hint=hint)
+
+
+def _user_calls(node: Node, catalog: Catalog) -> Iterator[tuple[Node, Function, exp.Expr]]:
+    for field in fields(node):
+        for expression in _expressions_in(getattr(node, field.name)):
+            for call in expression.find_all(exp.Anonymous):
+                function = catalog.function(call.name)
+                if function is not None:
+                    yield node, function, call
+
+
+def _expressions_in(value: object) -> Iterator[exp.Expr]:
+    match value:
+        case exp.Expr():
+            yield value
+        case Item():
+            yield value.expression
+        case tuple():
+            for member in value:
+                yield from _expressions_in(member)

@@ -1,7 +1,7 @@
-"""Subqueries in WHERE and in the select list, as joins with what they give.
+"""Subqueries in WHERE, ON and the select list, and LATERAL (SELECT …), as joins with the rows that they give.
 
-``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT IN`` and ``NOT EXISTS`` anti joins. Everywhere
-else a left join tells whether a row is there, or what the value is.
+``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT IN`` and ``NOT EXISTS`` anti joins. Anywhere
+else, a left join finds whether there is a row, or what the value is.
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ from sqlglot import exp
 
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.correlation import Correlation
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
+from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, of_no_rows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.join_sides import apart_from, scope_of_both
-from sqlstream.planner.binder.joins import joined as join_of
-from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.select_list import Selected
-from sqlstream.planner.binder.subquery_rows import SubqueryRows
-from sqlstream.planner.nodes import Filter
-from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, rewritten
+from sqlstream.planner.binder.grouping import aliased
+from sqlstream.planner.binder.joins import join_sides as join_of
+from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
+from sqlstream.planner.binder.ordering import check_order
+from sqlstream.planner.binder.scope import Scope, Selected, Visible
+from sqlstream.planner.fields import Item
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import Filter, extended
+from sqlstream.planner.operators.over import Sorted
+from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
+from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
 from sqlstream.planner.suggestions import counted
+from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
@@ -226,7 +232,7 @@ class Subqueries:
         return Scope(beside.node, tuple(c for c in beside.columns if c.name not in rows.names_of_keys))
 
     def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
-        right = apart_from(right, scope)
+        right = with_distinct_fields(right, scope)
         pairs = scope_of_both(scope, right)
         bound = [bind_condition(condition, pairs, self.context, _PLACE) for condition in conditions]
         self.context.stop_if_wrong()
@@ -267,3 +273,206 @@ def _null_is_false(node: exp.Expr) -> bool:
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
     return isinstance(around, exp.Where) or around is None
+
+
+# --- subqueries in ON -----------------------------------------------------------------------------------------
+
+_BOTH_SIDES = "It reads both sides of a join that is not INNER."
+
+
+def without_subqueries_on(
+    join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
+) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
+    """The join without subqueries in ON, its sides, and the conditions that its rows must fulfil besides.
+
+    UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
+    """
+    on = join.args.get("on")
+    if on is None or not has_subquery(on):
+        return join, left, right, []
+    conditions = conjuncts(on)
+    rest: list[exp.Expr] = [condition for condition in conditions if not has_subquery(condition)]
+    asking = [condition for condition in conditions if has_subquery(condition)]
+    above: list[exp.Expr] = []
+    given = left
+    kept_left, kept_right = _kept_sides(join)
+    for condition in asking:
+        if not kept_left and not kept_right:
+            above.append(condition)
+            continue
+        side = _side_read(condition, left, right)
+        if side == 0 and not kept_left:
+            left = subqueries.filtered(left, [condition])
+        elif side == 1 and not kept_right:
+            right = subqueries.filtered(right, [condition])
+        elif side == 0:
+            left, value = subqueries.valued(condition, left)
+            rest.append(value)
+        elif side == 1 and left is given:  # whose subqueries would have the same names
+            right, value = subqueries.valued(condition, right)
+            rest.append(value)
+        else:
+            raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
+    on = conjunction([node_of(condition) for condition in rest]) if rest else exp.true()
+    return with_args(join, on=on), left, right, above
+
+
+def _kept_sides(join: exp.Join) -> tuple[bool, bool]:
+    """Of which side rows come out, or decide what does, that fail the condition."""
+    side, kind = join.text("side").upper(), join.text("kind").upper()
+    if kind in ("SEMI", "ANTI"):
+        return kind == "ANTI", False
+    return side in ("LEFT", "FULL"), side in ("RIGHT", "FULL")
+
+
+def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
+    """The side that a condition reads, the left one where it reads none."""
+    outside = condition.walk(prune=lambda node: isinstance(node, exp.Query))
+    columns = [node for node in outside if isinstance(node, exp.Column)]
+    own = {table.alias_or_name.casefold() for table in condition.find_all(exp.Table)}
+    around = {name.casefold() for side in (left, right) for name in side.tables} - own
+    columns += [
+        c for q in condition.find_all(exp.Query) for c in q.find_all(exp.Column) if c.table.casefold() in around
+    ]
+    return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)
+
+
+# --- LATERAL (SELECT …) ---------------------------------------------------------------------------------------
+
+_LATERAL_FORM = "LATERAL takes one SELECT, and ON TRUE."
+_LATERAL_KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})
+
+
+@dataclass(frozen=True)
+class _LimitedSelect:
+    """The subquery without ORDER BY and LIMIT, whose last columns are what it orders by; the numbers of its rows."""
+
+    select: exp.Select
+    order: tuple[exp.Expr, ...]
+    first: int = 1
+    last: int | None = None
+
+
+def is_lateral_query(join: exp.Expr) -> bool:
+    return (
+        isinstance(join, exp.Join) and isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
+    )
+
+
+def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
+    """The scope of both sides. UnsupportedError SS308 for what cannot be joined."""
+    context, lateral = subqueries.context, join.this
+    refuse_rest(join, ("this", "side", "kind", "on"), context)
+    refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
+    side, on = join.text("side").upper(), join.args.get("on")
+    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not _is_always_true(on):
+        raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
+    limited = _limited_select(lateral.this, subqueries)
+    rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
+    own = len(rows.values) - len(limited.order)
+    if limited.last is not None:
+        rows = _with_first_rows(rows, limited, join, subqueries)
+    # An aggregate without GROUP BY gives a row for every row around it.
+    fills = rows.read.one_row and bool(rows.keys)
+    kind = JoinKind.LEFT if side == "LEFT" or fills else JoinKind.INNER
+    joined = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
+    fields = [joined.find(rows.reference(f"value_{i}").name)[0].field for i in range(own)]
+    if fills:
+        there = joined.find(rows.reference("there").name)[0].field
+        joined, fields = _with_values_of_no_rows(joined, fields, limited.select, there, subqueries)
+    shown = _lateral_names(lateral, names[:own])
+    alias = lateral.alias or None
+    visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
+    return Scope(joined.node, (*scope.columns, *visible))
+
+
+def _is_always_true(condition: exp.Expr | None) -> bool:
+    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+
+
+def _lateral_names(lateral: exp.Expr, names: tuple[str, ...]) -> tuple[str, ...]:
+    alias = lateral.args.get("alias")
+    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
+    if columns and len(columns) != len(names):
+        message = f'"{lateral.alias}" has {counted(len(names), "column")}, not {len(columns)}'
+        raise bind_error("SS216", message, alias)
+    return tuple(column.name for column in columns) or names
+
+
+# --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------
+
+
+def _limited_select(subquery: exp.Subquery, subqueries: Subqueries) -> _LimitedSelect:
+    select = subquery.unnest()
+    if not isinstance(select, exp.Select) or select.args.get("with_"):
+        raise unsupported.refusal("correlated subquery", span_of(subquery), _LATERAL_FORM)
+    order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
+    plain = select.copy()
+    for key in ("order", "limit", "offset"):
+        plain.set(key, None)
+    if limit is None and offset is None:
+        return _LimitedSelect(plain, ())
+    count, skipped = _whole_number(limit), _whole_number(offset) if offset is not None else 0
+    if count is None or skipped is None or plain.args.get("distinct"):
+        detail = "LIMIT and OFFSET are whole numbers, written as such, LIMIT of one row or more, without DISTINCT."
+        raise unsupported.refusal("correlated subquery", span_of(select), detail)
+    ordered = tuple(order.expressions) if order is not None else ()
+    plain.set("expressions", [*plain.expressions, *(_ordered_by(by.this, select).copy() for by in ordered)])
+    return _LimitedSelect(plain, ordered, skipped + 1, skipped + count)
+
+
+def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
+    """The value of an ordinal or of a name of the select list."""
+    if isinstance(value, exp.Literal) and value.name.isdigit() and 1 <= int(value.name) <= len(select.expressions):
+        return node_of(select.expressions[int(value.name) - 1].unalias())
+    column = aliased(value.name, select.expressions) if isinstance(value, exp.Column) and not value.table else None
+    return value if column is None else column
+
+
+def _whole_number(clause: exp.Expr | None) -> int | None:
+    value = clause.expression if clause is not None else None
+    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit() and len(value.name) < 10
+    assert value is not None or not plain
+    count = int(value.name) if plain and value is not None else None
+    return None if count == 0 and isinstance(clause, exp.Limit) else count
+
+
+def _with_first_rows(rows: SubqueryRows, limited: _LimitedSelect, at: exp.Expr, subqueries: Subqueries) -> SubqueryRows:
+    """The first rows for each of the values that the condition of the join compares."""
+    if not rows.read.keyed:
+        detail = "With LIMIT it may read columns of the query around it in equalities alone."
+        raise unsupported.refusal("correlated subquery", span_of(at), detail)
+    fields = rows.values[len(rows.values) - len(limited.order) :]
+    order = tuple(map(_order_column, limited.order, (field.name for field in fields)))
+    check_order(order, rows.node, at)
+    assert limited.last is not None
+    keys = tuple(field.name for field in rows.keys)
+    node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
+    return replace(rows, node=check_changes(node, subqueries.context, at))
+
+
+def _order_column(ordered: exp.Expr, field: str) -> Sorted:
+    descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
+    return Sorted(field, descending, not descending if first is None else bool(first))
+
+
+# --- its aggregates over no rows ------------------------------------------------------------------------------
+
+
+def _with_values_of_no_rows(
+    joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
+) -> tuple[Scope, list[str]]:
+    """With what aggregates are of no rows, such as a count of 0, where there is no row."""
+    names, types = Names(f.name for f in joined.node.schema), Types(joined.node.schema)
+    items: list[Item] = []
+    filled: list[str] = []
+    for field, expression in zip(fields, select.expressions, strict=False):
+        default = of_no_rows(expression.unalias(), subqueries.context.catalog)
+        if default is None:
+            filled.append(field)
+            continue
+        missing = exp.Is(this=field_of(there), expression=exp.Null())
+        value = exp.Case().when(missing, default).else_(field_of(field))
+        items.append(Item(names.unique(field), value, types.of(value)))
+        filled.append(items[-1].name)
+    return joined.over(extended(joined.node, items)) if items else joined, filled

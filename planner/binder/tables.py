@@ -1,4 +1,4 @@
-"""CREATE TABLE to a catalog table, and a catalog table to the plan that reads it."""
+"""CREATE TABLE to a table of the catalog, a table to the plan that reads it, and the table for its bad rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError, Span
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import Column as ColumnDef
 from sqlstream.grammar.nodes import (
@@ -19,8 +20,8 @@ from sqlstream.grammar.nodes import (
     WatermarkDef,
 )
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner.bad_rows import FAIL, OnError
-from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
+from sqlstream.planner.bad_rows import DEAD_LETTER_COLUMNS, FAIL, OnError, action_of, unfit_columns
+from sqlstream.planner.binder.changelogs import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.respelling import SIZED
@@ -35,10 +36,9 @@ from sqlstream.planner.rewriting import is_repeatable, substituted
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import TIMESTAMP, DataType, from_sqlglot
 
-_MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGESTION}
-
-
 # --- CREATE TABLE ---------------------------------------------------------------------------------------------
+
+_MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGESTION}
 
 
 @with_room
@@ -240,7 +240,7 @@ def _changelog(options: Iterable[Option], connector: str, context: Context) -> f
     return changelog_of(option, connector, format_option.value if format_option else None, context) or APPEND_ONLY
 
 
-# --- reading --------------------------------------------------------------------------------------------------
+# --- reading a table ------------------------------------------------------------------------------------------
 
 
 def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
@@ -274,3 +274,45 @@ def _item(column: Column) -> Item:
     marked = column.time if column.time is not TimeDomain.EVENT else None
     expression = field_of(column.name) if column.expression is None or marked else column.expression
     return Item(column.name, expression, column.type, column.nullable, marked)
+
+
+# --- 'on-error': the table for bad rows -----------------------------------------------------------------------
+
+NO_TABLE = "SS240"
+UNFIT_TABLE = "SS241"
+OWN_TABLE = "SS242"
+
+
+def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
+    """What happens to the bad rows of a table that is read. BindError SS240, SS241, SS242."""
+    action, name = action_of(table)
+    if name is None:
+        return OnError(action)
+    letters = dead_letter_table(name, f'table "{table.name}"', context.catalog, span_of(at))
+    if letters.name == table.name:
+        message = f'table "{table.name}" cannot get its own bad rows'
+        raise BindError(OWN_TABLE, message, span_of(at), hint="Create a table of its own for them.")
+    return OnError(action, letters)
+
+
+def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None = None) -> Table:
+    """The table for the bad rows of ``owner``. BindError SS240 where there is none, SS241 where it cannot take them."""
+    relation = catalog.relation(name)
+    if not isinstance(relation, Table):
+        what = "is a view" if relation is not None else "does not exist"
+        suggestion = did_you_mean(name, catalog.relation_names())
+        hint = " ".join(
+            filter(None, (suggestion, f"CREATE TABLE {name} may have the columns {_dead_letter_columns()}."))
+        )
+        raise BindError(NO_TABLE, f'table "{name}" for the bad rows of {owner} {what}', span, hint=hint)
+    unfit = next(unfit_columns(relation), None)
+    if unfit is not None:
+        message = f'table "{relation.name}" cannot take dead letters: {unfit}'
+        raise BindError(
+            UNFIT_TABLE, message, span, hint=f"All columns may be NULL; they may be {_dead_letter_columns()}."
+        )
+    return relation
+
+
+def _dead_letter_columns() -> str:
+    return ", ".join(f"{name} {kinds[0]}" for name, (kinds, _) in DEAD_LETTER_COLUMNS.items())

@@ -1,26 +1,49 @@
-"""Time attributes of windows, and AssignWindows with the names of its columns."""
+"""Windows: the time attribute they need, their sizes, and window table functions in FROM."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
 from sqlglot import exp
 
-from sqlstream.errors import BindError
-from sqlstream.planner.binder.context import bind_error
+from sqlstream.errors import BindError, Span
+from sqlstream.grammar.nodes import Argument, Descriptor, Duration, TableArgument, TableFunction
+from sqlstream.grammar.nodes import RowCount as RowsSyntax
+from sqlstream.grammar.spans import mark_as, span_of
+from sqlstream.planner.binder.changelogs import check_changes
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field
+from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
 from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.windows import Window, WindowColumns
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.windows import (
+    AlignedWindow,
+    CountWindow,
+    Cumulate,
+    Hop,
+    Measure,
+    RowCount,
+    RowMeasured,
+    Session,
+    Tumble,
+    Window,
+    WindowColumns,
+)
+
+# --- the time attribute ---------------------------------------------------------------------------------------
 
 TIME_LOST = "SS672"
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
-
-# --- time columns ---------------------------------------------------------------------------------------------
 
 
 def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) -> Field:
@@ -37,7 +60,7 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
         raise bind_error("SS210", message, column, _attributes(scope) or conversion_hint(name, field.type))
     join = _lost_in(scope.node, field.name)
     if join is not None:
-        raise _lost(join, name, window, column)
+        raise _time_lost(join, name, window, column)
     message = f'column "{name}" has no watermark, so {window} cannot tell when a window is complete'
     lost = any(isinstance(n, AssignTime) for n in scope.node.walk())
     detail = "A time attribute may be renamed; any other expression of it is an ordinary column." if lost else None
@@ -61,7 +84,7 @@ def _lost_in(node: Node, name: str) -> RegularJoin | None:
     return None
 
 
-def _lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
+def _time_lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
     """Why there are no windows above the join."""
     updates = join.changelog_mode != APPEND_ONLY
     what = "is updated later" if updates else "leaves when its partner comes"
@@ -105,3 +128,366 @@ def assign_windows(scope: Scope, window: Window, time: Field | None, partition_b
     table = tables[0] if len(tables) == 1 else None
     visible = tuple(Visible(n, f, table) for n, f in zip(WINDOW_COLUMNS, fields, strict=True))
     return scope.with_columns(node, visible)
+
+
+# --- window table functions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Parameters of a window function: positional ones in order, after the table and, where ``timed``, the time.
+
+    ``named`` ones are given by name only.
+    """
+
+    measures: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    timed: bool = True
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return ("DATA", *(("TIMECOL",) if self.timed else ()), *self.measures)
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        return (*self.required, *self.optional)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.positional, *self.named)
+
+
+SIGNATURES: Mapping[str, Signature] = {
+    "TUMBLE": Signature(("SIZE",), ("OFFSET",)),
+    "HOP": Signature(("SLIDE", "SIZE"), ("OFFSET",)),
+    "CUMULATE": Signature(("STEP", "SIZE"), ("OFFSET",)),
+    "SESSION": Signature(("GAP",), (), ("MAX_DURATION", "START_WHEN", "END_WHEN")),
+    "COUNT_WINDOW": Signature(("SIZE",), ("SLIDE",), ("FULL_ONLY",), timed=False),
+}
+
+
+def window_function(function: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
+    """The table with each row once per window. BindError SS210, SS211, SS212, SS220."""
+    kind = function.name.upper()
+    arguments = arguments_by_name(function)
+    data = arguments["DATA"].value
+    assert isinstance(data, TableArgument)
+    scope = bind_source(data.source)
+    if data.order_by:
+        context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {kind}.")
+    window = window_of_measures(kind, measures_of(arguments), function.span, WindowInput(scope, context))
+    partition_by = _partition_by(kind, window, data, scope, context)
+    time = _time_argument(kind, arguments, scope)
+    if time is None and isinstance(window, RowMeasured):
+        raise bind_error("SS210", f"{kind} with a measure in time needs a time attribute", function.span)
+    assigned = assign_windows(scope, window, time, partition_by)
+    return assigned.over(check_changes(assigned.node, context, function.span))
+
+
+def _time_argument(kind: str, arguments: Mapping[str, Argument], scope: Scope) -> Field | None:
+    if "TIMECOL" not in arguments:
+        return default_time(scope)
+    descriptor = arguments["TIMECOL"].value
+    assert isinstance(descriptor, Descriptor)
+    if len(descriptor.columns) != 1:
+        raise bind_error("SS220", f"DESCRIPTOR of {kind} must name one column", descriptor.span)
+    column = exp.column(descriptor.columns[0].copy())
+    return time_field(column, scope.resolve(column), scope, kind)
+
+
+def _partition_by(kind: str, window: Window, data: TableArgument, scope: Scope, context: Context) -> tuple[str, ...]:
+    if data.partition_by and isinstance(window, AlignedWindow):
+        hint = "Group by the columns instead: GROUP BY k, window_start, window_end."
+        raise bind_error("SS220", f"{kind} takes no PARTITION BY", data.span, hint)
+    bound = [bind(e, scope, context, ClauseContext("PARTITION BY")) for e in data.partition_by]
+    for key, written in zip(bound, data.partition_by, strict=True):
+        if not isinstance(key, (exp.Column, exp.Null)):
+            hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
+            context.wrong("SS220", f"PARTITION BY of {kind} must name columns", written, hint)
+    return tuple(key.name for key in bound if isinstance(key, exp.Column))
+
+
+# --- their arguments ------------------------------------------------------------------------------------------
+
+
+def arguments_by_name(function: TableFunction) -> dict[str, Argument]:
+    """The arguments of a window table function by parameter name. BindError SS220."""
+    kind = function.name.upper()
+    signature = SIGNATURES[kind]
+    by_parameter: dict[str, Argument] = {}
+    for position, argument in enumerate(function.arguments):
+        name = _parameter(argument, position, kind, signature, bool(by_parameter) and _any_named(function, position))
+        if name in by_parameter:
+            raise bind_error("SS220", f"argument {name} of {kind} is given twice", argument.span)
+        by_parameter[name] = argument
+    for name in signature.required:
+        if name not in by_parameter:
+            hint = f"The arguments are {kind}({', '.join(_spelling(n, signature) for n in signature.names)})."
+            raise bind_error("SS220", f"{kind} needs the argument {name}", function.span, hint)
+    _check_kinds(kind, by_parameter)
+    return by_parameter
+
+
+def _any_named(function: TableFunction, before: int) -> bool:
+    return any(a.name is not None for a in function.arguments[:before])
+
+
+def _parameter(argument: Argument, position: int, kind: str, signature: Signature, after_named: bool) -> str:
+    if argument.name is None:
+        if after_named:
+            raise bind_error("SS220", "an argument by position cannot follow a named one", argument.span)
+        if position >= len(signature.positional):
+            raise bind_error("SS220", f"{kind} takes at most {position} arguments by position", argument.span)
+        return signature.names[position]
+    name = argument.name.upper()
+    if name not in signature.names:
+        hint = did_you_mean(name, signature.names, "arguments")
+        raise bind_error("SS220", f'{kind} has no argument "{argument.name}"', argument.span, hint)
+    return name
+
+
+def _spelling(name: str, signature: Signature) -> str:
+    shown = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}.get(name, name.lower())
+    return shown if name not in signature.optional + signature.named else f"[{name} => {shown}]"
+
+
+def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
+    for name, argument in arguments.items():
+        wanted = {"DATA": TableArgument, "TIMECOL": Descriptor}.get(name)
+        value = argument.value
+        if wanted is not None and not isinstance(value, wanted):
+            shown = "TABLE t" if name == "DATA" else "DESCRIPTOR(ts)"
+            raise bind_error("SS220", f"argument {name} of {kind} must be {shown}", argument.span)
+        if wanted is None and isinstance(value, (TableArgument, Descriptor)):
+            raise bind_error("SS212", f"{name.lower()} of {kind} must be an interval", argument.span)
+
+
+def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
+    measures: dict[str, Measured] = {}
+    for name, argument in arguments.items():
+        value = argument.value
+        if isinstance(value, (exp.Expr, RowsSyntax)):
+            measures[name] = value
+    return measures
+
+
+# --- sizes, slides, gaps and offsets --------------------------------------------------------------------------
+
+Measured = exp.Expr | RowsSyntax | Duration
+Values = Mapping[str, Measured]
+
+
+@dataclass(frozen=True)
+class WindowInput:
+    """Where the expressions of a window are bound: the names of its input."""
+
+    scope: Scope
+    context: Context
+
+
+def window_of_measures(kind: str, values: Values, span: Span | None, row: WindowInput) -> Window:
+    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter name. BindError SS211, SS212."""
+    if kind == "SESSION":
+        return _session(values, span, row)
+    measures = {name: _measure(kind, name, value, span) for name, value in values.items() if name in _MEASURES}
+    for name in ("SIZE", "SLIDE", "STEP"):
+        _check_positive(kind, name, measures.get(name), values, span)
+    if any(isinstance(m, RowCount) for m in measures.values()) or kind == "COUNT_WINDOW":
+        return _by_rows(kind, measures, values, span)
+    zone = row.context.settings.zone
+    return replace(_aligned(kind, {n: _duration_ms(m) for n, m in measures.items()}, values, span), zone=zone)
+
+
+_MEASURES = ("SIZE", "SLIDE", "STEP", "OFFSET")
+
+
+def _measure(kind: str, name: str, value: Measured, span: Span | None) -> Measure:
+    if isinstance(value, RowsSyntax):
+        return RowCount(value.count)
+    expression = value.expression if isinstance(value, Duration) else value
+    return interval_ms(expression, f"{name.lower()} of {kind}", span_of(expression) or span)
+
+
+def _duration_ms(measure: Measure) -> int:
+    assert isinstance(measure, int), "a measure in time"
+    return measure
+
+
+def _amount(measure: Measure) -> int:
+    return measure.count if isinstance(measure, RowCount) else measure
+
+
+def _shown(measure: Measure) -> str:
+    return f"{measure.count} rows" if isinstance(measure, RowCount) else readable(measure)
+
+
+def _check_positive(kind: str, name: str, measure: Measure | None, values: Values, span: Span | None) -> None:
+    if measure is not None and _amount(measure) <= 0:
+        message = f"{name.lower()} of {_kind_words(kind)} must be positive, not {_shown(measure)}"
+        raise bind_error("SS211", message, _span_of_measure(values[name]) or span)
+
+
+def _kind_words(kind: str) -> str:
+    return "COUNT WINDOW" if kind == "COUNT_WINDOW" else kind
+
+
+# --- windows of time ------------------------------------------------------------------------------------------
+
+
+def _aligned(kind: str, ms: Mapping[str, int], values: Values, span: Span | None) -> AlignedWindow:
+    offset, size = ms.get("OFFSET", 0), ms["SIZE"]
+    match kind:
+        case "TUMBLE":
+            _check_offset(kind, "size", size, offset, values, span)
+            return Tumble(size, offset)
+        case "HOP":
+            _check_slide(kind, ms["SLIDE"], size, values, span)
+            _check_offset(kind, "slide", ms["SLIDE"], offset, values, span)
+            return Hop(ms["SLIDE"], size, offset)
+    _check_cumulate(ms["STEP"], size, values, span)
+    # As in Flink, where the offset of CUMULATE may be any; windows repeat after their size.
+    return Cumulate(ms["STEP"], size, offset if abs(offset) < size else offset % size)
+
+
+def _check_slide(kind: str, slide: Measure, size: Measure, values: Values, span: Span | None) -> None:
+    if type(slide) is type(size) and _amount(slide) > _amount(size):
+        message = f"slide of {_kind_words(kind)} is {_shown(slide)}, more than its size of {_shown(size)}"
+        order = "HOP(…, slide, size)" if kind == "HOP" else "COUNT WINDOW (size SLIDE slide)"
+        raise bind_error(
+            "SS211",
+            message,
+            _span_of_measure(values["SLIDE"]) or span,
+            f"Rows between two windows would be lost. The order is {order}.",
+        )
+
+
+def _check_cumulate(step: int, size: int, values: Values, span: Span | None) -> None:
+    if size % step:
+        message = f"size of CUMULATE is {readable(size)}, which is no multiple of its step of {readable(step)}"
+        raise bind_error(
+            "SS211", message, _span_of_measure(values["SIZE"]) or span, "The order is CUMULATE(…, step, size)."
+        )
+
+
+def _check_offset(kind: str, measure: str, limit_ms: int, offset_ms: int, values: Values, span: Span | None) -> None:
+    if abs(offset_ms) >= limit_ms:
+        message = (
+            f"offset of {kind} is {readable(offset_ms)}, but must be less than its {measure} of {readable(limit_ms)}"
+        )
+        raise bind_error("SS211", message, _span_of_measure(values["OFFSET"]) or span)
+
+
+def _span_of_measure(value: Measured) -> Span | None:
+    if isinstance(value, RowsSyntax):
+        return value.span
+    return span_of(value.expression if isinstance(value, Duration) else value)
+
+
+# --- windows of rows ------------------------------------------------------------------------------------------
+
+
+def _by_rows(kind: str, measures: Mapping[str, Measure], values: Values, span: Span | None) -> Window:
+    if kind == "CUMULATE":
+        raise bind_error("SS211", "CUMULATE is measured in time, not in rows", span, "Write HOP or COUNT WINDOW.")
+    size = measures["SIZE"]
+    slide = measures.get("SLIDE", size)
+    if isinstance(size, int) and isinstance(slide, int):
+        hint = "Write TUMBLE or HOP for windows of time."
+        raise bind_error("SS211", "a count window needs a size or a slide in rows", span, hint)
+    _check_slide(kind, slide, size, values, span)
+    offset = _duration_ms(measures.get("OFFSET", 0))
+    if offset and not isinstance(slide, int):
+        raise bind_error("SS211", f"{kind} by rows takes no offset", _span_of_measure(values["OFFSET"]) or span)
+    if isinstance(slide, int):
+        _check_offset(kind, "slide", slide, offset, values, span)
+    full_only = _flag(values.get("FULL_ONLY"))
+    if isinstance(size, RowCount) and isinstance(slide, RowCount):
+        return CountWindow(size.count, slide.count, full_only and size != slide)
+    if full_only:
+        raise bind_error("SS211", "FULL ONLY needs a size and a slide in rows", span)
+    return RowMeasured(size, slide, offset)
+
+
+def _flag(value: Measured | None) -> bool:
+    if value is None or isinstance(value, exp.Boolean):
+        return value is not None and bool(value.this)
+    raise bind_error("SS212", "FULL_ONLY of COUNT WINDOW must be TRUE or FALSE", _span_of_measure(value))
+
+
+# --- sessions -------------------------------------------------------------------------------------------------
+
+
+def _session(values: Values, span: Span | None, row: WindowInput) -> Session:
+    gap = _gap(values["GAP"], span, row)
+    longest = values.get("MAX_DURATION")
+    duration = _checked_duration("MAX_DURATION", longest, span) if longest is not None else None
+    start, end = (_session_condition(name, values.get(name), row) for name in ("START_WHEN", "END_WHEN"))
+    return Session(gap, duration, start, end)
+
+
+def _checked_duration(name: str, value: Measured, span: Span | None) -> int:
+    if isinstance(value, RowsSyntax):
+        raise bind_error("SS212", f"{name.lower()} of SESSION must be an interval, not rows", value.span)
+    measure = _measure("SESSION", name, value, span)
+    _check_positive("SESSION", name, measure, {name: value}, span)
+    return _duration_ms(measure)
+
+
+def _gap(value: Measured, span: Span | None, row: WindowInput) -> int | exp.Expression:
+    """Milliseconds, or an expression of them where the gap depends on the row."""
+    expression = value.expression if isinstance(value, Duration) else value
+    if isinstance(expression, RowsSyntax) or not expression.find(exp.Column, exp.Case, exp.If):
+        return _checked_duration("GAP", value, span)
+    bound = bind(expression, row.scope, row.context, ClauseContext("SESSION"))
+    gap_type = type_in(row.scope, row.context, bound)
+    if not (gap_type.is_unknown or gap_type.name in ("INTERVAL", "VOID")):
+        hint = "Write CAST(… AS INTERVAL) for a text, n * INTERVAL '1' SECOND for a number."
+        raise bind_error("SS212", f"gap of SESSION must be an interval, not {gap_type}", expression, hint)
+    epoch = exp.Anonymous(this="timestamp_millis", expressions=[exp.Literal.number(0)])
+    later = exp.Add(this=epoch, expression=exp.paren(bound, copy=False))
+    return exp.Anonymous(this="unix_millis", expressions=[later])
+
+
+def _session_condition(name: str, value: Measured | None, row: WindowInput) -> exp.Expression | None:
+    if value is None:
+        return None
+    if isinstance(value, RowsSyntax | Duration):
+        raise bind_error("SS212", f"{name} of SESSION must be a condition", _span_of_measure(value))
+    return bind_condition(value, row.scope, row.context, ClauseContext(name))
+
+
+# --- Spark's window() and session_window() --------------------------------------------------------------------
+
+
+def spark_window(name: str, call: exp.Expr, arguments: list[exp.Expr], row: WindowInput) -> Window:
+    """The window of Spark's ``window(ts, size [, slide [, start]])`` or ``session_window(ts, gap)``."""
+    span = span_of(call)
+    if name == "session_window":
+        return window_of_measures("SESSION", {"GAP": _spark_gap(arguments[1])}, span, row)
+    size, slide, offset = [*(_spark_duration(name, a) for a in arguments[1:]), *[None] * 3][:3]
+    assert size is not None
+    values: dict[str, Measured] = {"SIZE": size}
+    if offset is not None:
+        values["OFFSET"] = offset
+    if slide is None or slide == size:
+        return window_of_measures("TUMBLE", values, span, row)
+    return window_of_measures("HOP", {"SLIDE": slide, **values}, span, row)
+
+
+def _spark_gap(argument: exp.Expr) -> exp.Expr:
+    return argument if argument.find(exp.Column, exp.Case, exp.If) else _spark_duration("session_window", argument)
+
+
+def _spark_duration(name: str, argument: exp.Expr) -> exp.Expr:
+    """Spark takes text, which becomes an interval of milliseconds."""
+    try:
+        if isinstance(argument, exp.Literal) and argument.is_string:
+            milliseconds = text_ms(argument.name)
+        else:
+            milliseconds = whole_ms(fold(argument))
+    except NotAnInterval as error:
+        raise bind_error("SS212", f"duration of {name} {error.reason}", argument, error.hint) from None
+    interval = exp.Interval(this=exp.Literal.string(str(milliseconds)), unit=exp.var("MILLISECOND"))
+    mark_as(interval, argument)
+    return interval

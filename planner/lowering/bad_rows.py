@@ -1,19 +1,32 @@
-"""Bad rows part from the others where they are found: they are counted, and dropped or on their way to a table.
+"""Bad rows: where they are found, they are counted, and dropped or sent to a table.
 
-A dead letter leaves the query beside its result (``side_outputs``), as JSON in LATE, so that no Python is needed.
+Three places find them: a scan whose source reports a record that it cannot read, a column that lacks a required value,
+and a scalar function that raises. A dead letter leaves the query as a side output (``outputs``), as JSON in LATE, so
+that no Python is needed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
+from sqlglot import exp
 
-from sqlstream.planner.bad_rows import BAD, OnError
-from sqlstream.planner.catalog import Table
-from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.bad_rows import BAD, NULL_IN_COLUMN, OnError, required_columns
+from sqlstream.planner.catalog import Column as TableColumn
+from sqlstream.planner.catalog import RowKind, Table, TimeDomain
+from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
+from sqlstream.planner.lowering.hidden_columns import column, passes_by, quoted
+from sqlstream.types import DataType
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
+from sqlstream.udfs.kernel import ROW_KIND
 
 _LETTER = "source STRING, record BINARY, error STRING, place STRING"
 _ERROR = "__bad_error"
@@ -74,3 +87,172 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 def bad_column(rows: DataFrame, member: str) -> Column | None:
     """A member of BAD, where the source tells it."""
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
+
+
+# --- the origin of a row for messages, computed only for bad rows ---------------------------------------------
+
+
+def of_file() -> Column:
+    """`` of file "/data/a.json"``, the file that the task is reading; an empty text where it reads none.
+
+    An expression with it stays where it stands: Spark moves none that names the file.
+    """
+    name = F.input_file_name()
+    return F.when(name == "", "").otherwise(F.concat(F.lit(' of file "'), path_of(name), F.lit('"')))
+
+
+def path_of(name: Column) -> Column:
+    """The path as users write it, of a URL of Spark's such as ``file:///data/a%20b.json``."""
+    return F.url_decode(F.regexp_replace(F.regexp_replace(name, "^file:/+", "/"), r"\+", "%2B"))
+
+
+# --- columns that are NOT NULL, and fields within them: where a row lacks a value, and what that is called -------
+
+
+_SHOWN = 100
+_HINT = "Correct the row, or let the option on-error of its table skip it."
+
+Lack = tuple[Column, str]
+"""A condition that is true of rows that lack a value, and the error with its code."""
+
+
+def lacks(table: Table) -> list[Lack]:
+    """For each column that must not be NULL, and each field within a column: the condition that it lacks a value,
+    and the error."""
+    required = {c.name for c in required_columns(table)}
+    return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
+
+
+def has_required(table: Table, name: str) -> bool:
+    """True where the column of this name, or a field within it, is NOT NULL."""
+    return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
+
+
+def _of_column(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
+    if is_upsert(table) and table_column.name not in table.primary_key and table_column.time is not TimeDomain.EVENT:
+        whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")  # a deleted row may be its key alone
+        yield from ((whole & lack, text) for lack, text in _of_any(table, table_column, required))
+    else:
+        yield from _of_any(table, table_column, required)
+
+
+def _of_any(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
+    value = column(table_column.name)
+    if required and table_column.time is TimeDomain.EVENT:
+        yield value.isNull(), f'SS401: event time "{table_column.name}" of table "{table.name}" is NULL'
+    elif required:
+        yield value.isNull(), null_text(table, table_column.name)
+    for condition, path in inner_lacks(table_column):
+        yield condition, null_text(table, path)
+
+
+def null_text(table: Table, path: str) -> str:
+    return f'{NULL_IN_COLUMN}: column "{path}" of table "{table.name}" is NOT NULL and got NULL'
+
+
+def inner_lacks(table_column: TableColumn) -> list[Lack]:
+    """The NOT NULL fields within the column: the condition that one is NULL, and its path, as in ``place.city`` or
+    ``visits[].at``."""
+    return _inside(table_column.type, column(table_column.name), table_column.name)
+
+
+def _inside(kind: DataType, value: Column, path: str) -> list[Lack]:
+    lacks: list[Lack] = []
+    match kind.name:
+        case "STRUCT":
+            for name, member in kind.fields():
+                field, inner = value.getField(name), f"{path}.{name}"
+                lacks += [] if member.nullable else [(value.isNotNull() & field.isNull(), inner)]
+                lacks += _inside(member, field, inner)
+        case "ARRAY":
+            lacks += _in_list(kind.args[0], value, f"{path}[]")
+        case "MAP":
+            lacks += _in_list(kind.args[1], F.map_values(value), f"{path}{{}}")
+    return lacks
+
+
+def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
+    assert isinstance(member, DataType)
+
+    def nth(number: int) -> Callable[[Column], Column]:
+        return lambda element: _inside(member, element, path)[number][0]
+
+    if not member.nullable:
+        yield F.coalesce(F.exists(elements, lambda element: element.isNull()), F.lit(False)), path
+    for number, (_, inner) in enumerate(_inside(member, F.lit(None).cast(member.ddl()), path)):
+        yield F.coalesce(F.exists(elements, nth(number)), F.lit(False)), inner
+
+
+def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> DataFrame:
+    """The rows with the columns ``names`` of the table; the job fails at one that lacks a value, with its file and
+    those columns.
+
+    Spark does not move the check, because it names the file that is being read.
+    """
+    checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
+    lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
+    if not lacks:
+        return rows
+    record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
+    # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
+    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks))
+    where = F.regexp_replace(of_file(), "^(?=.)", " in a row")
+    error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
+    lacking = reduce(or_, (condition for condition, _ in lacks))
+    return rows.where(F.when(lacking, F.raise_error(error)).otherwise(F.lit(True)))
+
+
+# --- calls of scalar functions under ``'sqlstream.functions.on-error'`` ------------------------------------------
+# They are computed below an operator, so that rows for which one raises an exception part from the others there.
+
+
+def with_calls(
+    rows: DataFrame, expressions: Sequence[exp.Expression], context: Context
+) -> tuple[DataFrame, list[exp.Expression]]:
+    """The rows without bad ones, with the results of all calls as columns, and the expressions over these."""
+    if not context.functions.tolerates:
+        return rows, list(expressions)
+    computed: list[exp.Expression] = []
+    for expression in expressions:
+        rest = expression.copy()
+        while (call := _innermost(rest, context)) is not None:
+            rows, value = _with_call(rows, call, context)
+            rest = value if call is rest else _replaced(rest, call, value)
+        computed.append(rest)
+    return rows, computed
+
+
+def _innermost(expression: exp.Expression, context: Context) -> exp.Expression | None:
+    """A call whose arguments call nothing."""
+
+    def is_call(node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and called_function(node, context.runtime) is not None
+
+    calls = (call for call in expression.find_all(exp.Anonymous) if is_call(call))
+    return next((c for c in calls if not any(is_call(below) for a in c.expressions for below in a.walk())), None)
+
+
+def _replaced(expression: exp.Expression, call: exp.Expression, value: exp.Expression) -> exp.Expression:
+    call.replace(value)
+    return expression
+
+
+def _with_call(rows: DataFrame, call: exp.Expression, context: Context) -> tuple[DataFrame, exp.Expression]:
+    function = called_function(call, context.runtime)
+    assert function is not None
+    arguments = cast_arguments(call, function)
+    texts = [argument.sql(dialect=SparkWithTime, comments=False) for argument in arguments]
+    passing = passes_by(rows)
+    skipped = "__skipped"
+    rows = rows.select("*", (F.lit(False) if passing is None else passing).alias(skipped))
+    name = register_tolerant(function, context.runtime, len(arguments))
+    result = f"__call_{len(context.counted.sources)}"
+    rows = rows.select("*", F.expr(f"{name}({', '.join([skipped, *texts])})").alias(result)).drop(skipped)
+    names = [parameter for parameter, _ in function.parameters]
+    keys = [*names, *(f"argument_{i + 1}" for i in range(len(names), len(texts)))]
+    values = [F.expr(text).alias(key) for text, key in zip(texts, keys, strict=False)]
+    record = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
+    letter = Letter(function.name, record, F.col(f"{result}.error"), F.col(f"{result}.place"))
+    context.counted.first(function.name, result)
+    rows = parted(rows, letter, context.functions, context.counted.metric)
+    return rows, exp.column("value", table=result, quoted=True)

@@ -7,26 +7,86 @@ that is not deterministic: Catalyst would push any other filter below the union 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
+from sqlstream.errors import repeating
 from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.bad_rows import Letter, parted
-from sqlstream.planner.lowering.columns import (
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import (
     AFTER_ALL_MS,
     END_OF_INPUT_MS,
     EPOCH_SHIFT_MS,
     column,
+    hidden,
+    hidden_clock,
     lifting_time,
     micros,
+    passes_by,
+    quoted,
+    string,
 )
-from sqlstream.planner.lowering.event_times import required_time, time_error, time_of
-from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
-from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.physical.engine import Gear
 from sqlstream.planner.physical.steps import Mark, WatermarkSource
+from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import LATE_TABLE
+
+# --- checks of event times as SQL text: they must not be NULL or out of the range that kernels can compute -------
+
+
+NULL_EVENT_TIME = repeating("SS401")
+
+_VALUE = "{value}"
+
+
+def time_of(node: AssignTime) -> str:
+    """The time attribute in messages."""
+    return time_name(node.column, node.table)
+
+
+def time_name(column: str, table: str) -> str:
+    return f'event time "{column}" of table "{table}"'
+
+
+def null_time(name: str) -> str:
+    """The message of SS401."""
+    return f"{name} is NULL"
+
+
+def time_error(name: str, column: str) -> str:
+    """SQL text: code and message for the time in a column; NULL where nothing is wrong with it."""
+    return (
+        f"CASE WHEN {quoted(column)} IS NULL THEN {_null(name)} WHEN {_beyond(column)} THEN {_range(name, column)} END"
+    )
+
+
+def required_time(name: str, column: str, failure: str, otherwise: str, passing: str | None = None) -> str:
+    """SQL text: ``otherwise``, NULL for rows that are ``passing``, and for bad times ``failure``, in which ``{error}``
+    stands for the call that fails with SS401 or SS430."""
+    passes = f"WHEN {passing} THEN NULL " if passing else ""
+    null = failure.format(error=f"raise_error({_null(name)})")
+    hinted = f"CONCAT({_range(name, column)}, {string(chr(10) + 'HINT: ' + HINT)})"
+    beyond = failure.format(error=f"raise_error({hinted})")
+    return (
+        f"CASE {passes}WHEN {quoted(column)} IS NULL THEN {null} WHEN {_beyond(column)} THEN {beyond} "
+        f"ELSE {otherwise} END"
+    )
+
+
+def _null(name: str) -> str:
+    return string(f"{NULL_EVENT_TIME}: {null_time(name)}")
+
+
+def _beyond(column: str) -> str:
+    return f"{micros(column)} NOT BETWEEN {EARLIEST}L AND {LATEST}L"
+
+
+def _range(name: str, column: str) -> str:
+    before, after = out_of_range(name, _VALUE).split(_VALUE)
+    return f"CONCAT({string(f'{OUT_OF_RANGE}: {before}')}, {micros(column)}, {string(after)})"
+
 
 WATERMARK_METRIC = "watermark"
 """What the names of metrics that hold the watermark of one source begin with; the table's name ends them."""
@@ -37,8 +97,7 @@ _CONTROL = "__control"
 _LIVE = "__live"
 
 
-@lower_node.register
-def _(node: AssignTime, step: Mark, context: Context) -> DataFrame:
+def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
     rows = _with_watermark(step, rows, context) if step.told is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)

@@ -7,15 +7,21 @@ over a time that is one millisecond early, so that Spark closes them by the dial
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
-from sqlstream.planner.lowering.collecting import Collecting, with_arrival
-from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
-from sqlstream.planner.lowering.hidden import hidden, passes_by
-from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import (
+    EPOCH_SHIFT_MS,
+    EVENT_TIME,
+    column,
+    event_time,
+    hidden,
+    micros,
+    passes_by,
+    quoted,
+)
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
@@ -78,31 +84,22 @@ class Bounds:
     end: str
 
 
-@singledispatch
 def bounds_of(window: Window, ts: str) -> Bounds:
-    """``ts``: SQL text of the row's time in microseconds since 1970."""
+    """The bounds of windows of fixed size. ``ts``: SQL text of the row's time in microseconds since 1970."""
+    match window:
+        case Tumble():
+            size = _micros(window.size_ms)
+            start = _aligned(ts, size, window.offset_ms)
+            return Bounds(1, start, f"({start} + {size}L)")
+        case Hop():
+            size, slide = _micros(window.size_ms), _micros(window.slide_ms)
+            start = f"({_aligned(ts, slide, window.offset_ms)} - {_NUMBER} * {slide}L)"
+            return Bounds(-(-size // slide), start, f"({start} + {size}L)")
+        case Cumulate():
+            size, step = _micros(window.size_ms), _micros(window.step_ms)
+            start = _aligned(ts, size, window.offset_ms)
+            return Bounds(size // step, start, f"({start} + ({_NUMBER} + 1) * {step}L)")
     raise TypeError(f"{type(window).__name__} has no windows of fixed size")
-
-
-@bounds_of.register
-def _(window: Tumble, ts: str) -> Bounds:
-    size = _micros(window.size_ms)
-    start = _aligned(ts, size, window.offset_ms)
-    return Bounds(1, start, f"({start} + {size}L)")
-
-
-@bounds_of.register
-def _(window: Hop, ts: str) -> Bounds:
-    size, slide = _micros(window.size_ms), _micros(window.slide_ms)
-    start = f"({_aligned(ts, slide, window.offset_ms)} - {_NUMBER} * {slide}L)"
-    return Bounds(-(-size // slide), start, f"({start} + {size}L)")
-
-
-@bounds_of.register
-def _(window: Cumulate, ts: str) -> Bounds:
-    size, step = _micros(window.size_ms), _micros(window.step_ms)
-    start = _aligned(ts, size, window.offset_ms)
-    return Bounds(size // step, start, f"({start} + ({_NUMBER} + 1) * {step}L)")
 
 
 def _aligned(ts: str, period: int, offset_ms: int) -> str:
@@ -154,3 +151,56 @@ def _sessions(node: AssignWindows, session: Session, rows: DataFrame) -> DataFra
     return closed.select(F.inline(F.expr(collecting.values(_ROWS))), column(_WINDOW)).select(
         *(column(name) for name in names), *session_columns(node.columns)
     )
+
+
+# --- values of rows in the order in which their rows arrived -----------------------------------------------------
+# Spark's aggregation sees rows in that order, except in sessions: to merge them it sorts rows by time. There each
+# value travels with its place in the order of arrival, and the list is sorted by it when the session closes.
+
+
+_ARRIVAL = "__arrival"
+# The micro-batch, the partition of its source, the row: the clock of a JVM never goes back while a task runs. Spark
+# has no number of the row for streams. A batch that runs again gives other numbers in the same order.
+_PLACE = (
+    "named_struct('batch', unix_micros(current_timestamp()), 'partition', spark_partition_id(), "
+    "'row', CAST(java_method('java.lang.System', 'nanoTime') AS BIGINT))"
+)
+_EARLIER_FIRST = "(l, r) -> CASE WHEN l.arrival < r.arrival THEN -1 WHEN l.arrival > r.arrival THEN 1 ELSE 0 END"
+
+
+def with_arrival(rows: DataFrame) -> DataFrame:
+    """The rows with the hidden column that ``Collecting`` by arrival reads; below the aggregation's exchange."""
+    return rows.select("*", F.expr(_PLACE).alias(_ARRIVAL))
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """SQL texts that collect values, and read them out again.
+
+    ``by_arrival`` is for rows ``with_arrival``; NULLs are values too where they are respected.
+    """
+
+    by_arrival: bool
+    respecting_nulls: bool = False
+
+    def partial(self, value: str, kept: str | None = None) -> str:
+        """The aggregate of the values of rows where the condition ``kept`` holds."""
+        if not self.by_arrival:
+            respected = " RESPECT NULLS" if self.respecting_nulls else ""
+            return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "") + respected
+        placed = f"named_struct('arrival', {_ARRIVAL}, 'value', {value})"
+        conditions = [] if kept is None else [f"({kept})"]
+        conditions += [] if self.respecting_nulls else [f"({value}) IS NOT NULL"]
+        return f"collect_list({placed})" + (f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else "")
+
+    def picked(self, extreme: str, value: str, kept: str | None, *, ignores_nulls: bool) -> str:
+        """The value of the row with the least or greatest arrival, as a struct: ``extreme`` is min_by or max_by."""
+        assert self.by_arrival, "rows have no arrival"
+        conditions = [f"({text})" for text in (kept,) if text is not None]
+        conditions += [f"({value}) IS NOT NULL"] if ignores_nulls else []
+        where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        return f"{extreme}(named_struct('value', {value}), {_ARRIVAL}){where}"
+
+    def values(self, name: str) -> str:
+        """The list, from the column that holds the aggregate."""
+        return f"transform(array_sort({name}, {_EARLIER_FIRST}), v -> v.value)" if self.by_arrival else name

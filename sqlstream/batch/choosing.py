@@ -23,8 +23,8 @@ from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.streaming_clauses import Clause
 from sqlstream.planner.binder.context import bind_error
-from sqlstream.planner.binder.partitions import without_partition
-from sqlstream.planner.binder.values import ONE_ROW
+from sqlstream.planner.binder.inserts import without_partition
+from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin

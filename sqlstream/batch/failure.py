@@ -12,7 +12,7 @@ from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.batch import SparkText
 from sqlstream.planner.catalog import View
 from sqlstream.planner.functions.kinds import hint_for
-from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.planner.lowering.context import too_deep_for_spark
 from sqlstream.planner.suggestions import did_you_mean
 
 REFUSED = "SS602"

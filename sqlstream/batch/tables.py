@@ -57,7 +57,7 @@ def _wants_all(query: exp.Expr) -> bool:
 def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
     """The rows of a plan that reads one table. ConnectorErrors of files that are not there, or lack columns."""
     from sqlstream.planner.lowering import lower
-    from sqlstream.planner.lowering.columns import column
+    from sqlstream.planner.lowering.hidden_columns import column
 
     require_sources(plan)
     rows = lower(physical_plan(plan, engine_of(settings)), runtime)

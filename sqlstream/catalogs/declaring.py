@@ -12,7 +12,7 @@ from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
-from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
+from sqlstream.planner.binder.inserts import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Table, View
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")

@@ -11,9 +11,8 @@ from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.calls import aggregate_name, parsed, sql_functions_in
 from sqlstream.planner.binder.respelling import SIZED
-from sqlstream.planner.binder.sql_functions import parsed, sql_functions_in
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import did_you_mean

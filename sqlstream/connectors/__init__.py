@@ -27,10 +27,13 @@ from sqlstream.connectors.connector import (
     StreamSink,
     TruncatableTable,
     UpsertSink,
+    columns_of,
+    folder_of_batch,
 )
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import hint_of
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.secrets.options import show_values_of
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
@@ -52,8 +55,10 @@ __all__ = [
     "TruncatableTable",
     "UpsertSink",
     "answers_lookups",
+    "columns_of",
     "connector",
     "find_connector",
+    "folder_of_batch",
     "installed",
     "is_scanned",
     "lookup_connector",
@@ -197,6 +202,7 @@ def _of_package(name: str) -> Connector | None:
         raise _unusable(name, package, f"{point.value} is no sqlstream.connectors.Connector")
     if instance.name != name:
         raise _unusable(name, package, f'its entry point is called "{name}", and its class "{instance.name}"')
+    show_values_of(option.key for option in instance.options if option.shown)
     return instance
 
 

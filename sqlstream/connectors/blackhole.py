@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import BatchWriter, ChangelogSink, Environment, StreamSink, TruncatableTable
 from sqlstream.options import NAME, Option
-from sqlstream.planner.binder.partitions import PARTITIONS_OPTION
+from sqlstream.planner.binder.inserts import PARTITIONS_OPTION
 from sqlstream.planner.catalog import Table
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sqlstream.connectors.datagen_values import DUE
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before PySpark 4.2 a bounded run is one micro-batch
+except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         pass
@@ -60,6 +60,9 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: DUE of a row is then the
     same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so that
     the rows after a pause are due after it.
+
+    PySpark 4.1 does not say where a micro-batch starts: that is where the last one that it has asked for ended. Nor
+    does it let a bounded run wait, so a table with an end gives all its rows in one micro-batch there.
     """
 
     def __init__(self, rate: int, end: int | None, partitions: int, with_due: bool = False) -> None:
@@ -67,6 +70,7 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._due: float | None = None
         self._origin = 0
         self._what_is_there = False
+        self._seen = 0
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._what_is_there = True
@@ -74,7 +78,9 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"row": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
+        if start is None:
+            return self._latest_without_start()
         row = int(start["row"])
         if self._what_is_there and self._end is None and self._due is not None:
             return start
@@ -84,6 +90,12 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._origin = (time.time_ns() // 1000) - _SECOND - row * _SECOND // self._rate
         row += self._due_rows()
         return {"row": row if self._end is None else min(row, self._end), "origin": self._origin}
+
+    def _latest_without_start(self) -> dict[str, int]:
+        """For PySpark 4.1."""
+        latest = self.latestOffset({"row": self._seen, "origin": self._origin}, None)
+        self._seen = latest["row"] if self._end is None else self._end
+        return {**latest, "row": self._seen}
 
     def _due_rows(self) -> int:
         """Rows due at whole seconds since the first call; a bounded run waits for some, a batch is then not empty."""
@@ -98,6 +110,7 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         first, last = int(start["row"]), int(end["row"])
+        self._seen = last
         step = max(_SMALLEST_TASK, -(-(last - first) // self._partitions))
         origin = int(end.get("origin", 0))
         return [Range(row, min(row + step, last), origin) for row in range(first, last, step)]

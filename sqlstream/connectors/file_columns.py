@@ -118,9 +118,9 @@ def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
 
 
 def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from sqlstream.udfs.spark.internals import arrow_schema
 
-    return to_arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
+    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
 
 
 def wrong_schema(

@@ -66,13 +66,7 @@ from sqlstream.connectors.formats import (
     schema_ddl,
     writing,
 )
-from sqlstream.connectors.kind_column import (
-    KIND_COLUMN,
-    check_kind_column,
-    kind_column,
-    read_columns,
-    with_kinds,
-)
+from sqlstream.connectors.kind_column import KIND_COLUMN, check_kind_column, kind_column, read_columns, with_kinds
 from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.connectors.partition_directories import directories_told, wrong_directories
 from sqlstream.connectors.unheld import refusing
@@ -97,6 +91,7 @@ from sqlstream.udfs.texts import reason_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 CREDENTIALS = "SS584"
 _MOST_FILES = "source.max-files-per-trigger"
@@ -181,7 +176,7 @@ def _matching(path: str) -> Iterable[Path]:
 
 
 def _read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     values = FileSystem().values(table)
     path = values["path"]
@@ -244,7 +239,7 @@ def _json_rows(
     parts: Mapping[str, Column],
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     in_files = {c.name for c in _in_files(table, columns)}
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
@@ -260,7 +255,7 @@ def _json_rows(
 
 
 def _metadata(key: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.col(f"_metadata.{_METADATA[key][0]}")
 
@@ -299,9 +294,9 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
 
 def _each_once(files: DataFrame, path: str) -> DataFrame:
     """The files without those behind links to what is read anyway: a link to its own directory gives them 41 times."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
-    from sqlstream.planner.lowering.origin import path_of
+    from sqlstream.planner.lowering.bad_rows import path_of
 
     local = local_path(path)
     links = walk(_matching(local)).links if local is not None else []
@@ -328,7 +323,7 @@ def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> i
 
 
 def _bad(table: Table, values: Mapping[str, Any]) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
@@ -336,7 +331,7 @@ def _bad(table: Table, values: Mapping[str, Any]) -> Column:
 def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
     """The hidden columns that tell the order of files. Each is dear, names most: one is enough where times alone tell
     files apart, because times are whole milliseconds, which leave room for the place of a split in its file."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     time, name, start = PARTS
     stats = _stats(path)
@@ -440,7 +435,7 @@ def _replace_batches(environment: Environment, table: Table) -> BatchWriter:
 
 def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     """The input of Spark's writer: rows, or the text of each change."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     checked = refusing(rows, table, FileSystem().values(table), target.partitions)
     if target.format == "json":
@@ -637,7 +632,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """The file ranges of a table that ``has_places``."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         from sqlstream.udfs.spark.batches import numbers_of
         from sqlstream.udfs.spark.file_checks import checked_places

@@ -272,7 +272,7 @@ def decode(
     (``of_files``) only those named, unless the table tolerates bad rows. Then BAD follows, and ``position`` is
     where a message came from.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
@@ -311,14 +311,14 @@ def _once(texts: DataFrame, row: SparkColumn) -> DataFrame:
     It would move an expression into each condition and each column that reads a field of it, but moves none through the
     explosion of an array, here one of a single element.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return texts.select("*", F.explode(F.array(row)).alias(_ROW))
 
 
 def _read_again(rows: DataFrame, columns: Sequence[Column], values: Mapping[str, Any]) -> DataFrame:
     """The rows, of which those that Spark cannot read are read as Flink does."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     typed, nulls = F.col(_TYPED), bool(values.get("json.ignore-parse-errors"))
     row = read_again(columns, F.col(_TEXT), typed, CORRUPT, timestamp_pattern(values), nulls)
@@ -326,7 +326,7 @@ def _read_again(rows: DataFrame, columns: Sequence[Column], values: Mapping[str,
 
 
 def _lacks_field(columns: Sequence[Column], values: Mapping[str, Any]) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     fails = values.get("json.fail-on-missing-field")
     return missing_field(columns, F.col(_TEXT)) != "" if fails else F.lit(False)
@@ -354,7 +354,7 @@ _BEHIND = "behind the record"
 
 def shown(text: SparkColumn) -> SparkColumn:
     """The beginning of a text that cannot be read."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.left(text, F.lit(_SHOWN))
 
@@ -365,7 +365,7 @@ def goes_on(text: SparkColumn) -> SparkColumn:
     Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
     end of the text; only of other texts is the end looked for.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
     listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
@@ -381,9 +381,9 @@ def without_bad(
 
     No optimizer moves the check, because it names the file that is being read.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
-    from sqlstream.planner.lowering.origin import of_file
+    from sqlstream.planner.lowering.bad_rows import of_file
 
     at = F.coalesce(F.concat(F.lit(" at "), position), of_file())
     beginning = F.regexp_replace(shown(record), r"\s+", " ")
@@ -400,7 +400,7 @@ def bad_column(
     The names of the columns that were read from it begin with ``prefix``. All of them are looked at, so that
     Spark parses them, and a record is bad, whichever columns a query reads.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     record = F.col(text).cast("BINARY").alias("record")
     wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
@@ -410,7 +410,7 @@ def bad_column(
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
     """The columns whose text is there and whose value is not; else the record has another form."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     csv = values["format"] == "csv"
     parse = F.from_csv if csv else F.from_json
@@ -436,7 +436,7 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     """Each row of ``rows`` as one text of the format."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     columns = [F.col(quoted(c)) for c in rows.columns]
     if values["format"] == "raw":
@@ -446,7 +446,7 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
 

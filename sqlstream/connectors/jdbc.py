@@ -9,7 +9,7 @@ from sqlstream.connectors.postgres import OPTIONS, Postgres, check_types
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, WRONG_VALUE, Option, integer, one_of
-from sqlstream.planner.binder.table_lookups import (
+from sqlstream.planner.binder.lookups import (
     CACHE,
     MISSES,
     OLDER_MISSES,

@@ -17,7 +17,7 @@ from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import types as T
 
 _WHOLE = frozenset({"INT", "BIGINT"})
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})
@@ -37,7 +37,7 @@ def read_again(
 
     With ``nulls`` a wrong value is NULL and no error.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     ddl = ", ".join(f"{_quoted(c.name)} VARIANT" for c in columns)
     raw = F.from_json(text, f"{ddl}{', ' if ddl else ''}{corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
@@ -54,7 +54,7 @@ def read_again(
 
 
 def _field(column: Column, value: SparkColumn, typed: SparkColumn, pattern: str | None, nulls: bool) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if column.type.name in _ONLY_TYPED:
         return typed
@@ -70,14 +70,14 @@ def _is_wrong(column: Column, value: SparkColumn, typed: SparkColumn, pattern: s
 
 
 def _is_given(value: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return value.isNotNull() & ~F.coalesce(F.is_variant_null(value), F.lit(False))
 
 
 def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
     """A VARIANT as a value of the type ``kind``; NULL where, or in which, a value does not fit."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     match kind.name:
         case "ARRAY":
@@ -96,7 +96,7 @@ def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkC
 
 
 def _scalar(value: SparkColumn, text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if kind.name == "STRING":
         return text
@@ -112,14 +112,14 @@ def _scalar(value: SparkColumn, text: SparkColumn, kind: DataType, pattern: str 
 
 def as_boolean(text: SparkColumn) -> SparkColumn:
     """As Flink's ``Boolean.parseBoolean``: any text but "true", in any case, is false."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.lower(text) == F.lit("true")
 
 
 def as_time(text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
     """The time that ``text`` spells, in the ``pattern`` if there is one; else NULL."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if pattern is None:
         return text.try_cast(kind.ddl())
@@ -128,7 +128,7 @@ def as_time(text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColu
 
 def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
     """True where a VARIANT is given that does not fit the type ``kind``, or in which a value does not; never NULL."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     given = _is_given(value)
     match kind.name:
@@ -147,7 +147,7 @@ def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkCo
 
 def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
     """The names of the fields that an object lacks, behind each other; an empty text where it has all, or is none."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     fields = F.from_json(text, "MAP<STRING, VARIANT>")
 
@@ -165,13 +165,13 @@ def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
 
 
 def _elements(value: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.try_variant_get(value, "$", "array<variant>")
 
 
 def _fields(value: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.try_variant_get(value, "$", "map<string, variant>")
 
@@ -190,14 +190,14 @@ def _quoted(name: str) -> str:
 
 def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
     """The column ``name`` such that ``to_json`` writes its DECIMALs, if ``plain``, without an exponent."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     column = F.col(_quoted(name))
     return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
 
 
 def _has_decimals(kind: T.DataType) -> bool:
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import types as T
 
     match kind:
         case T.MapType():
@@ -210,8 +210,8 @@ def _has_decimals(kind: T.DataType) -> bool:
 
 
 def _spelled(value: SparkColumn, kind: T.DataType) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
 
     match kind:
         case T.ArrayType():

@@ -73,7 +73,7 @@ def is_bounded(table: Table) -> bool:
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
     """The columns among those named that Kafka tells of a message, by name."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
@@ -94,7 +94,7 @@ def header_options(table: Table) -> dict[str, str]:
 
 def place_of_message() -> Column:
     """``topic[partition]@offset``."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
@@ -224,7 +224,7 @@ class Kafka(Source, StreamSink):
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         keep, in_key = metadata_columns(table, columns), only_in_keys(table)
         payload = tuple(name for name in columns if name not in keep and name not in in_key)
@@ -253,7 +253,7 @@ class Kafka(Source, StreamSink):
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
         """Messages with a value, and a key where the table names key fields."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         values = self.values(table)
         told = has_kinds(table)

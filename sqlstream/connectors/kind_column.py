@@ -61,7 +61,7 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
     """The rows with ROW_KIND, and NULL in the column of the kinds where it is among ``columns``: a row that goes must
     be equal to the one that came. The job fails with SS402 at a kind that the table does not declare.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     name = kind_column(table)
     assert name is not None
@@ -70,7 +70,7 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
 
 
 def _kind(told: SparkColumn, table: Table, name: str) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     word, kinds = F.upper(F.trim(told)), sorted(table.changelog, key=list(RowKind).index)
     listed = ", ".join(kind.value for kind in kinds)

@@ -160,7 +160,7 @@ def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Itera
 
 def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
     """Messages with the value and, in its format, the key of each row."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     # Two steps: columns of the key may have the names of others.
     keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
@@ -174,7 +174,7 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
     """``keep`` of ``decode``, with what ``with_keys`` reads."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
 
@@ -183,7 +183,7 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
     """The named columns of the key beside the rows; NULLs for a message without a key.
 
     A key that cannot be read is a bad row, as a value is; BAD then holds the key."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     keys, values = table_of_keys(table), key_values(table)
     names = tuple(c.name for c in keys.columns)

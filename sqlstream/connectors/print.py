@@ -47,7 +47,7 @@ class Print(ChangelogSink):
 
 def _line(rows: DataFrame) -> Column:
     """A row with its kind, as text."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from sqlstream.udfs.kernel import ROW_KIND
 

@@ -72,7 +72,7 @@ class SparkTable(Source, Sink):
             message = f'table "{table.name}" of Spark cannot be read as a stream: {reason.strip().rstrip(".")}'
             hint = "SET 'execution.runtime-mode' = 'batch' reads all of it as finished data."
             raise ConnectorError(NOT_A_SOURCE, message, hint=hint) from None
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         return rows.select(
             *(F.col(quoted(c.name)).cast(c.type.ddl()).alias(c.name) for c in columns_of(table, columns))

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from sqlstream.udfs.spark.steps import StepFolder
 
+
 OUTSIDE_A_TEST = "SS515"
 
 TAKES = "test.takes"
@@ -171,12 +172,11 @@ def tick(directory: Path, number: int, clock_ms: int) -> None:
 
 
 def _of_step(spark: SparkSession, folder: Path, ddl: str, steps: StepFolder) -> DataFrame:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
+    from sqlstream.udfs.spark.internals import arrow_schema
     from sqlstream.udfs.spark.steps import RowsOfStep
 
     schema = spark.createDataFrame([], ddl).schema
-    rows = RowsOfStep(steps, str(folder), to_arrow_schema(schema, timezone="UTC"))
+    rows = RowsOfStep(steps, str(folder), arrow_schema(schema))
     return spark.range(0, 1, 1, 1).mapInArrow(rows.rows, schema)
 
 

@@ -34,7 +34,7 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
     ``values``: the options of the table; ``partitions``: the columns that are names of directories.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     wrong, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
     return rows.select(
@@ -47,7 +47,7 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
     """The possible faults in the values of each column."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     of_files = _FORMATS.get(values["format"], _nothing)
     faults_by_column = {
@@ -61,7 +61,7 @@ def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = 
 
 
 def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapping[str, Any]) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     value = F.col(quoted(column.name))
     text = value if column.type.name == "STRING" else F.to_json(F.struct(value.alias("value")))
@@ -95,7 +95,7 @@ Find = Callable[[DataType, "SparkColumn", Mapping[str, Any]], "Iterator[Fault]"]
 
 def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find: Find) -> list[Fault]:
     """The faults that ``find`` reports for the value and for all values inside it, to any depth."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     def in_list(elements: SparkColumn, member: object) -> Iterator[Fault]:
         assert isinstance(member, DataType)
@@ -126,7 +126,7 @@ def _nothing(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> I
 
 
 def _in_csv(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if kind.name != "STRING":
         return
@@ -154,7 +154,7 @@ def _in_text(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> I
 
 def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
     """ORC for Java reckons days before 1582-10-15 by the Julian calendar, and rounds the last second before 1970 up."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if kind.name == "DATE" or kind.is_timestamp:
         day = value.cast("DATE")
@@ -166,7 +166,7 @@ def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> It
 
 
 def _before_1970(kind: DataType) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.lit("1969-12-31 23:59:59.999999").cast(kind.ddl())
 
@@ -185,7 +185,7 @@ def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any
 
 
 def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     yield ~F.is_valid_utf8(value), "is no UTF-8"
 
@@ -206,7 +206,7 @@ _FORMATS: Mapping[str, Find] = {
 
 def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[Fault]:
     """Faults of the line that a row of ``columns`` becomes, reported for the first of them."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     first = F.col(quoted(columns[0].name))
     if columns[0].type.name == "STRING":
@@ -219,7 +219,7 @@ def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[
 
 def _is_blank(column: Column, values: Mapping[str, Any]) -> SparkColumn:
     """True where the field is written as nothing, or as characters that Java takes for spaces."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     value, null = F.col(quoted(column.name)), values["csv.null-literal"] or ""
     is_null = value.isNull() if not _visible(null) else F.lit(False)

@@ -59,7 +59,7 @@ def _keys(table: Table) -> Table:
 
 def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
     """The columns of the table and ROW_KIND out of Spark's columns of messages; -D holds nothing but the key."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
     keep = {**metadata_columns(table, columns), ROW_KIND: kind}
@@ -72,7 +72,7 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
 
 def _key_text(table: Table) -> SparkColumn:
     """The key as a JSON object. What cannot be read of one in CSV is NULL, which no column of a PRIMARY KEY may be."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     text, values = F.col("key").cast("string"), key_values(table)
     if values["format"] == "json":
@@ -84,7 +84,7 @@ def _key_text(table: Table) -> SparkColumn:
 def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
     """A message per change, those of a key in their order: the row, or NULL where it goes. Where a row that is updated
     goes, the one that takes its place follows."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     keys = [F.col(quoted(name)) for name in table.primary_key]
     together = rows.repartition(*keys)

@@ -28,7 +28,7 @@ def write_in_workers(batch: DataFrame, writer: PartitionWriter, secrets: Secrets
 
     Errors tell none of the ``secrets``.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     rows = batch.repartition(*(F.col(quoted(name)) for name in together)) if together else batch
     rows.mapInArrow(_Task(writer, secrets).run, "written BIGINT").write.format("noop").mode("overwrite").save()

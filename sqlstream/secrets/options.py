@@ -1,9 +1,12 @@
-"""Which options hold secrets. Names only ever allow: the value of an option that is not listed here is a secret."""
+"""Which options hold secrets. Names only ever allow: the value of an option that is not listed here is a secret.
+
+Connectors of other packages add names (``show_values_of``), of which none can allow what ``_NEVER`` excludes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sqlstream.secrets.bodies import body_pieces
 from sqlstream.secrets.pieces import TextPiece, guarded, shown
@@ -57,6 +60,14 @@ _WORD = re.compile(r"[^\s,]+|[\s,]+")
 _NAMED_VALUE = re.compile(r"([\w.-]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")
 
 
+_declared: set[str] = set()
+
+
+def show_values_of(keys: Iterable[str]) -> None:
+    """Treat the values of these options as no secrets; ``#`` in a key stands for any word."""
+    _declared.update(re.escape(key).replace(r"\#", ".+") for key in keys)
+
+
 def is_harmless_header(name: str) -> bool:
     """True for headers that any server may see."""
     return name.casefold() in _HARMLESS_HEADERS
@@ -106,7 +117,8 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
     property_ = _PROPERTY.fullmatch(key)
     if property_ is not None:
         return text_pieces if _HARMLESS_PROPERTIES.fullmatch(property_[1]) else guarded
-    return text_pieces if _PLAIN.fullmatch(key) else guarded
+    plain = _PLAIN.fullmatch(key) or any(re.fullmatch(pattern, key) for pattern in _declared)
+    return text_pieces if plain else guarded
 
 
 def text_pieces(text: str) -> list[TextPiece]:

@@ -1,13 +1,14 @@
 """The one door to what PySpark keeps to itself, which any version of it may change.
 
 Each function answers None, or does nothing, where this PySpark has not what it asks for: callers go on without. What
-they ask for is listed in ``PROBES``; ``missing`` says what of that this PySpark has not.
+they ask for is listed in ``PROBES``; ``missing`` says what of that this PySpark has not. Operators have a door of their
+own, ``udfs/spark/internals.py``.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,9 @@ PROBES: tuple[tuple[str, str], ...] = (
 """Classes and their attributes."""
 
 
-def missing() -> tuple[str, ...]:
-    """The names in ``PROBES`` that this PySpark lacks."""
-    return tuple(f"{owner}.{name}" for owner, name in PROBES if not hasattr(_object(owner), name))
+def missing(probes: Iterable[tuple[str, str]] = PROBES) -> tuple[str, ...]:
+    """The probed names that this PySpark lacks."""
+    return tuple(f"{owner}.{name}" for owner, name in probes if not hasattr(_object(owner), name))
 
 
 def _object(path: str) -> Any:

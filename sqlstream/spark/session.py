@@ -127,7 +127,7 @@ def tuning_in_effect() -> Tuning:
 def _as_at_home(spark: SparkSession) -> SparkSession:
     """A new session of Connect with the settings of a local one, and state for as many partitions as there are cores:
     each partition costs a task in every micro-batch, and Spark's default are 200."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     for key, value in _SQL.items():
         spark.conf.set(key, value)

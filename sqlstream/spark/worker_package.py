@@ -38,6 +38,8 @@ _APART = "spark.sql.artifact.isolation.enabled"
 
 _LEFT_OUT = ("cli", "shell", "testing")
 """Parts that only somebody at a terminal or in a test needs."""
+_ROOMS = ("grammar", "planner", "udfs")
+"""Packages inside this one whose files a checkout has elsewhere, where the import system finds them."""
 _KINDS = (".py", ".lark")
 
 
@@ -46,10 +48,10 @@ def worker_package() -> Path:
     root = Path(version.__file__).parent
     if not root.is_dir():
         return _archive_around(root)
-    sources = {path: path.read_bytes() for path in _sources(root)}
-    file = _folder() / f"sqlstream-{version.__version__}-{_digest(root, sources)}.zip"
+    sources = dict(_sources(root))
+    file = _folder() / f"sqlstream-{version.__version__}-{_digest(sources)}.zip"
     if not file.is_file():
-        _write(file, root, sources)
+        _write(file, sources)
     return file
 
 
@@ -81,19 +83,34 @@ def _archive_around(root: Path) -> Path:
     return next(parent for parent in root.parents if parent.is_file())
 
 
-def _sources(root: Path) -> Iterator[Path]:
-    """All files of the package, also of its folders that are links."""
-    for folder, inside, names in os.walk(root, followlinks=True):
-        if Path(folder) == root:
-            inside[:] = [name for name in inside if name not in _LEFT_OUT]
-        inside.sort()
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(_KINDS))
+def _sources(root: Path) -> Iterator[tuple[str, Path]]:
+    """All files of the package, by their names in the archive."""
+    yield from _files(root, "sqlstream", left_out=(*_LEFT_OUT, *_ROOMS))
+    for room in _ROOMS:
+        spec = importlib.util.find_spec(f"sqlstream.{room}")
+        if spec is None or not spec.submodule_search_locations:
+            raise FileNotFoundError(f"the package sqlstream.{room} is not installed")
+        yield from _files(Path(spec.submodule_search_locations[0]), f"sqlstream/{room}")
 
 
-def _digest(root: Path, sources: Mapping[Path, bytes]) -> str:
+def _files(root: Path, prefix: str, left_out: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
+    """The files of one folder and of those below it, without its own folders ``left_out``."""
+    for folder, inside, names in os.walk(root):
+        kept = [name for name in inside if Path(folder) != root or name not in left_out]
+        inside[:] = sorted(kept)
+        relative = Path(folder).relative_to(root)
+        yield from (
+            ((Path(prefix) / relative / name).as_posix(), Path(folder, name))
+            for name in sorted(names)
+            if name.endswith(_KINDS)
+        )
+
+
+def _digest(sources: Mapping[str, Path]) -> str:
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for path, content in sources.items():
-        digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+    for name, path in sources.items():
+        content = path.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:12]
 
@@ -106,7 +123,7 @@ def _folder() -> Path:
     return folder
 
 
-def _write(file: Path, root: Path, sources: Mapping[Path, bytes]) -> None:
+def _write(file: Path, sources: Mapping[str, Path]) -> None:
     """Whole or not at all, whoever else writes it at this moment."""
     handle, fresh = tempfile.mkstemp(prefix=".sqlstream-", dir=file.parent)
     with (
@@ -114,9 +131,8 @@ def _write(file: Path, root: Path, sources: Mapping[Path, bytes]) -> None:
         os.fdopen(handle, "wb") as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for path, content in sources.items():
-            name = f"sqlstream/{path.relative_to(root)}"
-            archive.writestr(name, content)
+        for name, path in sources.items():
+            archive.writestr(name, path.read_bytes())
             if path.suffix == ".py":
                 archive.writestr(f"{name}c", _compiled(path, Path(compiled)))
     Path(fresh).replace(file)

@@ -15,7 +15,7 @@ from sqlstream.connectors.connector import PATH_ERROR
 from sqlstream.connectors.file_sink_log import LOG, logged_lines, newest_folder
 from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, UnsupportedError, repeating
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder.partitions import NO_PARTITIONS, partitions_of
+from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table
 from sqlstream.statements.partitions import ELSEWHERE, partition_folders, require_partition, root_of_partitions
 

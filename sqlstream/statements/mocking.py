@@ -12,7 +12,7 @@ from sqlstream.connectors.test import TAKES
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_query
 from sqlstream.grammar.quoting import quote_name
-from sqlstream.planner.binder.values import ONE_ROW
+from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View, Watermark
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_text

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, Span, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder.partitions import NO_PARTITIONS, partitions_of
+from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table, View
 
 ELSEWHERE = "SS358"

@@ -12,7 +12,7 @@ from sqlstream.connectors import Source, TruncatableTable, connector
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.spans import mark_as
-from sqlstream.planner.binder.partitions import partitions_of, without_partition
+from sqlstream.planner.binder.inserts import partitions_of, without_partition
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Insert
 from sqlstream.plans import Root

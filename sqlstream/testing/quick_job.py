@@ -21,7 +21,7 @@ from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
 from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan
@@ -90,13 +90,13 @@ class _QuickRuntime(SteppedRuntime):
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
         from pyspark import cloudpickle
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         from sqlstream.udfs.spark.adapter import OUTPUT
+        from sqlstream.udfs.spark.internals import arrow_schema
 
         self.operators_of_steps.append(number)
         schema = self.spark.createDataFrame([], OUTPUT).schema
-        output = to_arrow_schema(schema, timezone="UTC")
+        output = arrow_schema(schema)
         pickled = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
         called = SteppedProcessor(pickled, number, self.folder, output)
         return blobs.coalesce(1).mapInArrow(called.rows, schema)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import UPSERT, Table
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import engine_of

@@ -7,7 +7,7 @@ import pytest
 
 from sqlstream.errors import BindError
 from sqlstream.grammar import parse_query
-from sqlstream.planner.binder import EmitSettings, bind_query
+from sqlstream.planner.binder import BinderSettings, bind_query
 from sqlstream.planner.catalog import RowKind, TimeDomain
 from sqlstream.planner.firing import (
     Accumulation,
@@ -37,7 +37,7 @@ def aggregate(root: Node) -> WindowAggregate:
     return only
 
 
-def with_settings(text: str, settings: EmitSettings) -> WindowAggregate:
+def with_settings(text: str, settings: BinderSettings) -> WindowAggregate:
     return aggregate(bind_query(parse_query(text), created(), settings))
 
 
@@ -63,25 +63,25 @@ def test_an_assigner_takes_as_many_arguments_as_it_declares():
 
 
 def test_settings_fire_early_and_late_with_retractions_as_in_flink():
-    node = with_settings(TUMBLE, EmitSettings(early_ms=1000, late_ms=0, allow_ms=60_000))
+    node = with_settings(TUMBLE, BinderSettings(early_ms=1000, late_ms=0, allow_ms=60_000))
     trigger = AfterWatermark(EveryInterval(1000, TimeDomain.PROCESSING), EveryRows(1))
     assert node.firing == Firing(trigger, Accumulation.RETRACTING, late=LateData(60_000))
     assert node.changelog_mode == frozenset(RowKind) - {RowKind.DELETE}
 
 
 def test_lateness_of_the_settings_has_no_effect_without_late_firings_as_in_flink():
-    assert with_settings(TUMBLE, EmitSettings(allow_ms=60_000)).firing.is_default
-    early = with_settings(TUMBLE, EmitSettings(early_ms=1000, allow_ms=60_000)).firing
+    assert with_settings(TUMBLE, BinderSettings(allow_ms=60_000)).firing.is_default
+    early = with_settings(TUMBLE, BinderSettings(early_ms=1000, allow_ms=60_000)).firing
     assert early.late == LateData()
 
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (EmitSettings(late_ms=0), 'SS237: setting "table.exec.emit.late-fire.enabled" fires for late rows, and none'),
-        (EmitSettings(late_ms=0, allow_ms=0), "SS237: "),
+        (BinderSettings(late_ms=0), 'SS237: setting "table.exec.emit.late-fire.enabled" fires for late rows, and none'),
+        (BinderSettings(late_ms=0, allow_ms=0), "SS237: "),
         (
-            EmitSettings(late_ms=2000, allow_ms=1000),
+            BinderSettings(late_ms=2000, allow_ms=1000),
             'SS238: setting "table.exec.emit.late-fire.delay" is 2 s, and rows may be late by 1 s only',
         ),
     ],
@@ -94,23 +94,23 @@ def test_late_firings_of_the_settings_need_late_rows_as_in_flink(settings, expec
 
 
 def test_late_firings_of_the_settings_are_ignored_in_processing_time_as_in_flink():
-    assert with_settings(CLICKS, EmitSettings(late_ms=1000)).firing.trigger is None
+    assert with_settings(CLICKS, BinderSettings(late_ms=1000)).firing.trigger is None
 
 
 def test_lateness_of_a_clause_accumulates():
     allowed = f"{TUMBLE} LATE DATA ALLOW INTERVAL '1' SECOND"
-    for settings in (EmitSettings(), EmitSettings(allow_ms=60_000)):
+    for settings in (BinderSettings(), BinderSettings(allow_ms=60_000)):
         assert with_settings(allowed, settings).firing == Firing(late=LateData(1000))
 
 
 def test_settings_fire_windows_of_the_clock_early_too():
-    node = with_settings(CLICKS, EmitSettings(early_ms=1000))
+    node = with_settings(CLICKS, BinderSettings(early_ms=1000))
     early = EveryInterval(1000, TimeDomain.PROCESSING)
     assert node.firing.trigger == Combined(Combinator.OR, early, AfterProcessingTime())
 
 
 def test_clauses_go_before_settings():
-    settings = EmitSettings(early_ms=1000, late_ms=1000, allow_ms=60_000)
+    settings = BinderSettings(early_ms=1000, late_ms=1000, allow_ms=60_000)
     late = "LATE DATA ALLOW INTERVAL '0' SECOND"
     assert with_settings(f"{TUMBLE} TRIGGER AFTER WATERMARK {late}", settings).firing.is_default
     assert with_settings(f"{TUMBLE} {late} EMIT ON WINDOW CLOSE", settings).firing.is_default
@@ -120,11 +120,11 @@ def test_clauses_go_before_settings():
 
 def test_settings_leave_windows_of_rows_alone():
     text = "SELECT COUNT(*) FROM bids GROUP BY COUNT WINDOW (3 ROWS)"
-    assert with_settings(text, EmitSettings(early_ms=1, late_ms=1, allow_ms=1)).firing.is_default
+    assert with_settings(text, BinderSettings(early_ms=1, late_ms=1, allow_ms=1)).firing.is_default
 
 
 def test_a_time_zone_aligns_windows_of_fixed_size_only():
-    berlin = EmitSettings(zone="Europe/Berlin")
+    berlin = BinderSettings(zone="Europe/Berlin")
     assert with_settings(f"{TUMBLE} EMIT CHANGES", berlin).window == Tumble(60_000, 0, "Europe/Berlin")
     assert with_settings(f"{SESSION} EMIT CHANGES", berlin).window == Session(60_000)
 

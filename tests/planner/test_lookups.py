@@ -15,7 +15,7 @@ from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
 from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
-from sqlstream.planner.binder.settings import EmitSettings
+from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder
@@ -125,7 +125,7 @@ def test_settings_are_the_defaults_of_clause_and_hint():
     assert own == replace(defaults, order=Order.ORDERED, capacity=1)
     synchronous = options(f"SELECT * {JOIN} ON c.id = o.y")
     assert synchronous == replace(defaults, asynchronous=False, order=Order.ORDERED)
-    assert EmitSettings().lookup == LookupOptions()
+    assert BinderSettings().lookup == LookupOptions()
 
 
 def test_a_printed_hint_is_read_again():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.errors import ConnectorError, Span, UnsupportedError
-from sqlstream.planner.binder import EmitSettings
+from sqlstream.planner.binder import BinderSettings
 from sqlstream.plans import emit_settings
 from sqlstream.secrets import shown_value
 from sqlstream.settings import OPTIONS, PLANNED, Settings, without_effect
@@ -131,9 +131,9 @@ def test_a_copy_changes_on_its_own() -> None:
 
 def test_settings_say_when_windows_fire() -> None:
     settings = Settings()
-    assert emit_settings(settings) == EmitSettings()
+    assert emit_settings(settings) == BinderSettings()
     settings.set("table.exec.emit.early-fire.delay", "0")
-    assert emit_settings(settings) == EmitSettings()
+    assert emit_settings(settings) == BinderSettings()
     settings.set("table.exec.emit.late-fire.enabled", "true")
     with pytest.raises(ConnectorError, match=r'SS522: .*"table.exec.emit.late-fire.delay"'):
         emit_settings(settings)
@@ -141,7 +141,7 @@ def test_settings_say_when_windows_fire() -> None:
     settings.set("table.exec.emit.early-fire.enabled", "true")
     settings.set("table.exec.emit.allow-lateness", "1 min")
     settings.set("table.local-time-zone", "Europe/Berlin")
-    assert emit_settings(settings) == EmitSettings(0, 2_000, 60_000, "Europe/Berlin")
+    assert emit_settings(settings) == BinderSettings(0, 2_000, 60_000, "Europe/Berlin")
 
 
 def test_a_setting_may_name_a_variable_of_the_environment(monkeypatch) -> None:

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.spark.batches import Batches
+from sqlstream.udfs.spark.internals import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"  # of a task; from Spark's MicroBatchExecution
 _MISSING, _SIZES = "__missing", "__sizes"
@@ -41,7 +41,7 @@ def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFra
     ``checked`` would be a job of its own, some 60 milliseconds. ``name``: the column of the file, which is never NULL.
     """
     own = places.schema
-    looked = places.mapInArrow(_look_first(listed, to_arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
+    looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
     return _counted(looked, listed).where(F.col(name).isNotNull()).drop(_MISSING, _SIZES)
 
 

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState
 
+from sqlstream.udfs.spark.internals import can_declare_late, declared_late
 from sqlstream.udfs.spark.state_server import KEY, NAME, VALUE
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ShippedProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._state = None if _can_wait(handle) else _declared(handle)
+        self._state = None if can_declare_late(handle) else _declared(handle)
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
@@ -57,34 +57,20 @@ class ShippedProcessor(StatefulProcessor):
             from sqlstream.udfs.spark.state_server import entries_of
 
             self._arrived = pickle.loads(self._pickled)
-            state = _declared_late(self._handle) if self._state is None else self._state
+            state = declared_late(self._handle, _declared) if self._state is None else self._state
             self._arrived.begin(entries_of(self._handle, state))
             spare_imports()
         return self._arrived
 
 
 def _declared(handle: StatefulProcessorHandle) -> Any:
-    """The map state of all entries. Spark wants it declared before a task has rows, and then makes its encoders."""
+    """The map state of all entries.
+
+    Spark wants it declared before a task has rows, and then makes its encoders. They take the JVM 14 ms of processor
+    time while it is not warm, and most tasks of small micro-batches have no rows: where it can be, the state is
+    declared when the first rows or timers are there.
+    """
     return handle.getMapState(NAME, KEY, VALUE)
-
-
-def _can_wait(handle: StatefulProcessorHandle) -> bool:
-    """Whether a task may declare its state later, by ``_declared_late``: not where Spark asks which state there is, and
-    not where a version of PySpark does not tell how far a task is."""
-    client = getattr(handle, "_statefulProcessorApiClient", None)
-    before = getattr(client, "handle_state", None)
-    return before is StatefulProcessorHandleState.CREATED and hasattr(client, "set_handle_state")
-
-
-def _declared_late(handle: StatefulProcessorHandle) -> Any:
-    """The same when the first rows or timers are there. The encoders take the JVM 14 ms of processor time while it is
-    not warm, and most tasks of small micro-batches have no rows."""
-    client: Any = handle._statefulProcessorApiClient
-    before = client.handle_state
-    client.set_handle_state(StatefulProcessorHandleState.CREATED)
-    state = _declared(handle)
-    client.set_handle_state(before)
-    return state
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

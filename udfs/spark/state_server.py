@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sqlstream.udfs.kernel import StateKey
+from sqlstream.udfs.spark.internals import state_client, state_messages
 
 KEY = StructType([StructField("name", StringType(), False), StructField("number", LongType(), False)])
 VALUE = StructType([StructField("text", StringType(), False)])
@@ -30,8 +31,6 @@ An answer takes 768 bytes of the 208 KiB that a local socket of Linux has, howev
 _PROTOCOL = 0
 _HEADER = struct.Struct("!ii")
 """The version of the protocol and the length of the message."""
-
-_NEEDED = ("sockfile", "_receive_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes")
 
 
 class Entries(Protocol):
@@ -50,10 +49,8 @@ class Entries(Protocol):
 
 def entries_of(handle: StatefulProcessorHandle, state: Any) -> Entries:
     """``state`` is the map state ``NAME`` of ``KEY`` and ``VALUE``."""
-    client = getattr(handle, "_statefulProcessorApiClient", None)
-    if client is not None and all(hasattr(client, name) for name in _NEEDED):
-        return _Pipelined(client)
-    return _OneByOne(handle, state)
+    client = state_client(handle)
+    return _OneByOne(handle, state) if client is None else _Pipelined(client)
 
 
 class _OneByOne:
@@ -86,10 +83,8 @@ class _OneByOne:
 
 class _Pipelined:
     def __init__(self, client: Any) -> None:
-        import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
-
         self._client = client
-        self._messages: Any = messages
+        self._messages = state_messages()
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
         rows = self._ask([self._get_of(key) for key in keys])

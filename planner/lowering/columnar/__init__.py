@@ -6,7 +6,7 @@ The columns of the plan's root, as on the native gear, and after them hidden col
 
 * ``__row_kind STRING`` (+I, -U, +U, -D) where the plan's changelog is not append-only (``properties.changelog_mode``).
 * ``__late_table STRING`` and ``__late BINARY`` where a window sends late rows TO a table or a lookup failed ones: see
-  ``lowering.side_outputs``. The state advances with each evaluation of the rows, and lookups ask again, so a runner
+  ``lowering.outputs``. The state advances with each evaluation of the rows, and lookups ask again, so a runner
   persists a micro-batch before it splits it.
 
 What it asks of the runtime

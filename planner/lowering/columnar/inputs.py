@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
-from sqlstream.planner.lowering.columns import column, micros, quoted
-from sqlstream.planner.lowering.hidden import hidden_clock
-from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
+from sqlstream.planner.lowering.time import required_time, time_of
+from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
-from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
+from sqlstream.udfs.keys import can_hash
+from sqlstream.udfs.parquet import FromFile, ParquetRows
+from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
+
+TIME = "__row_time"
+"""The column of a kernel's input with the time of the row, in microseconds."""
+
+
+def required_micros(told: BlobWatermark, *, passing: bool) -> str:
+    """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range.
+
+    ``passing``: among the rows are some on their way to other tables, which have no time.
+    """
+    passes = f"{LATE_TABLE} IS NOT NULL" if passing else None
+    return required_time(time_of(told.source), told.time, "{error}", micros(told.time), passes)
+
 
 WindowNode = AssignWindows | WindowAggregate
 
@@ -183,3 +202,72 @@ def with_key_hash(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     values = (_entries(column(k)) if isinstance(types[k].dataType, MapType) else column(k) for k in keys)
     hashed = F.xxhash64(*values) if keys else F.lit(0).cast("BIGINT")
     return rows.select(hashed.alias(KEY_HASH), "*")
+
+
+# --- exchanges that read Parquet files themselves -------------------------------------------------------------
+
+
+METRIC, ROWS = "files", "rows"
+"""The metric of an exchange that reads files: the rows that it has read. The numbers of operator and input and the name
+of the table end it."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """``reader`` makes rows of ``places``, which are those of files of ``table``."""
+
+    places: DataFrame
+    reader: ParquetRows
+    table: str
+
+    def blobs(self, exchange: Exchange, number: int) -> DataFrame:
+        """The blobs that an exchange makes of the files' rows, which it also counts, because Spark sees file ranges
+        alone."""
+        blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
+        read = f"content = {Content.READ.value}"
+        counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
+        name = f"{METRIC}/{number}/{exchange.port}/{quote(self.table, safe='')}"
+        return blobs.observe(name, counted).where(f"NOT {read}")
+
+
+def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
+    """The keys if the exchange computes their hash, in place of Spark; none else. State is found by that hash, so it is
+    the same whoever reads the files."""
+    return keys if all(can_hash(rows.field(name).type) for name in keys) else ()
+
+
+def files_of(
+    step: Operator,
+    fields_of: Mapping[str, InputField],
+    inputs: Inputs,
+    rows: pa.Schema,
+    hashed: tuple[str, ...],
+    context: Context,
+    port: int = 0,
+) -> Files | None:
+    """What the exchange of an operator's input reads to make ``rows``; None where Spark reads.
+
+    ``fields_of``: by column, keys included, the field that it is. ``rows``: what the kernel gets. ``hashed``: the keys
+    of KEY_HASH, which then the exchange adds.
+    """
+    files = step.ports[port].files
+    if files is None:
+        return None
+    rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
+    names = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
+    columns = {name: _from_file(fields_of[name], files, inputs) for name in names}
+    scan = files.scan
+    places = context.runtime.places(scan, in_order=step.in_order)
+    if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
+        places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
+    kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
+    parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
+    whole = pa.schema([*rows, *(parts if step.in_order else [])])
+    return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)), scan.table.name)
+
+
+def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:
+    column, told, table = files.column(source.field), inputs.watermark, files.scan.table.name
+    event_time = time_of(told.source) if source.required and told is not None else None
+    not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
+    return FromFile(column.name, column.type.to_arrow(), source.micros, event_time, not_null)

@@ -9,26 +9,53 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs
-from sqlstream.planner.lowering.columnar.watermarks import told_column, with_watermark
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
-from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.lowering.columnar.inputs import TIME, Files, InputField, Inputs, files_of, hashed_by_exchange
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS, column, event_time
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.time import EVENT_TIME, observed
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange, Handover
+from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Content, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
+from sqlstream.udfs.spark import internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, to_blobs, to_calls
 from sqlstream.udfs.spark.call import Clocks
 from sqlstream.udfs.spark.shipped import ShippedProcessor
 from sqlstream.udfs.spark.watermark import Watermark
+
+# --- watermarks from blobs ------------------------------------------------------------------------------------
+# Spark looks at the event time of each row in ``withWatermark``, which no generated code does. Where all rows of a time
+# attribute reach one operator, the newest time of each blob says as much, and control rows become blobs themselves.
+# The physical plan decides where (``BlobWatermark``).
+
+_PLACE = ("partition", "number", "port")
+
+
+def told_column(told: BlobWatermark, runtime: Runtime) -> str | None:
+    """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
+    return TIME if runtime.event_time_from_rows(told.source.table) else None
+
+
+def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
+    """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
+
+    Spark looks for new data from left to right: it never sees a control row without the rows written before.
+    """
+    lifted = F.expr(f"(watermark_ms + {told.source.delay_ms}L) * 1000L")
+    values = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
+    columns = (values.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
+    blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
+    newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
+    timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), told.source, told.metric)
+    timed = runtime.timed(timed, EVENT_TIME, told.source.delay_ms, told.source.table)
+    return timed.select(*map(column, BLOBS.names))
+
 
 METRIC = "operator"
 """What the names of the metrics of operators begin with, before the number of the operator. That of a chained operator
@@ -115,7 +142,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """All fields may be NULL: control rows are. UnsupportedError SS396 for types that Arrow does not have."""
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
     try:
-        return to_arrow_schema(nullable, timezone="UTC")
+        return internals.arrow_schema(nullable)
     except PySparkTypeError as error:
         hint = "Cast the value, for instance to BIGINT or STRING, or SET 'sqlstream.gear' = 'native'."
         raise UnsupportedError(
@@ -202,7 +229,7 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     """The types of a kernel's output; columns of its input keep those that they have."""
     names = set(rows.names)
     return StructType([
-        StructField(f.name, rows[f.name].dataType if f.name in names else from_arrow_type(f.type)) for f in output
+        StructField(f.name, rows[f.name].dataType if f.name in names else internals.spark_type(f.type)) for f in output
     ])  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""OVER: columns for the kernel below, the kernel, the fields of the plan above."""
+"""OVER and MATCH_RECOGNIZE on kernels: the columns that they read, the kernel, and the fields of the plan."""
 
 from __future__ import annotations
 
@@ -7,41 +7,51 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columnar.aggregate_calls import split
+from sqlstream.planner.lowering.columnar.groups import split
 from sqlstream.planner.lowering.columnar.inputs import (
+    TIME,
     InputField,
     Inputs,
+    came_at,
     clock_of,
     keys_among,
     kinds_of,
     passed_on,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
-from sqlstream.planner.lowering.columnar.watermarks import TIME
-from sqlstream.planner.lowering.columns import column
-from sqlstream.planner.lowering.hidden import hidden
-from sqlstream.planner.lowering.lower import Context, lower_operator
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import column, hidden
+from sqlstream.planner.match_conditions import match_conditions
+from sqlstream.planner.match_operands import MatchOperand, Reads
+from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
+from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.match.definitions import Definition
+from sqlstream.udfs.match.kernel import MatchKernel
+from sqlstream.udfs.match.operands import Aggregated as AggregatedMeasure
+from sqlstream.udfs.match.operands import Classifier, Current, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
+from sqlstream.udfs.over.updating import UpdatingOverKernel
+from sqlstream.udfs.top_n.order import Order
 
 _ANY_FRAME = Frame(rows=True, start=0)
 """Of functions that have none."""
 
 
-@lower_operator.register
-def _(node: Over, step: Operator, context: Context) -> DataFrame:
+def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
     column_names: dict[str, str] = {}
@@ -127,3 +137,93 @@ def field_name(index: int) -> str:
 def result_name(index: int) -> str:
     """That with the result of a call."""
     return f"__result_{index}"
+
+
+# --- OVER in any order ----------------------------------------------------------------------------------------
+
+
+def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows)
+    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
+    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
+    by_key, key_names = keys_among(rows, node.keys, own)
+    keys = tuple(key_names.values())
+    clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *clock, *passed_on(rows)), keys)
+    schema = kernel_schema(projected)
+    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
+    kernel = UpdatingOverKernel(schema, keys, order, tuple(own.values()), functions, node.ttl_ms * 1000)
+    fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in key_names.items()}}
+    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
+    fields = [column(to).alias(name) for name, to in own.items()]
+    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
+    return emitted.select(*fields, *results, *hidden(emitted))
+
+
+# --- MATCH_RECOGNIZE ------------------------------------------------------------------------------------------
+
+
+def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
+    fields = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}
+    read = [field.name for field in node.passed] + [*node.keys, *(tie.name for tie in node.ties)]
+    column_names = {name: inputs.field(name, fields[name]) for name in dict.fromkeys(read)}
+    divided = match_conditions(node.definitions, node.operands, context.runtime.function)
+    operands = tuple(_operand(o, o.name, inputs) for o in divided.operands)
+    measures = tuple(_measure(measure, result_name(i), inputs) for i, measure in enumerate(node.measures))
+    if node.domain is TimeDomain.PROCESSING:
+        inputs.add_text(clock_of(rows), TIME)
+    else:
+        inputs.time(node.time)
+    by_key, key_names = keys_among(rows, node.keys, column_names)
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *passed_on(rows)), tuple(key_names.values()))
+    kernel = MatchKernel(
+        kernel_schema(projected),
+        tuple(key_names.values()),
+        TIME,
+        tuple(column_names[field.name] for field in node.passed),
+        node.automaton,
+        tuple(Definition(variable, condition) for variable, condition in divided.conditions),
+        operands,
+        measures,
+        node.skip,
+        None if node.within_ms is None else node.within_ms * 1000 + 1,  # which the kernel leaves out
+        Domain.PROCESSING if node.domain is TimeDomain.PROCESSING else Domain.EVENT,
+        tuple(Tie(column_names[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
+        node.all_rows,
+        node.holds,
+    )
+    output = spark_schema(kernel.output, projected.schema)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
+    passed = [column(column_names[field.name]).alias(field.name) for field in node.passed]
+    return emitted.select(*passed, *_results(node.measures), *hidden(emitted))
+
+
+def _measure(measure: MatchOperand, name: str, inputs: Inputs) -> Measure:
+    match measure.reads:
+        case Reads.CLASSIFIER:
+            return Classifier(name, measure.running)
+        case Reads.NUMBER:
+            return MatchNumber(name)
+    read = _operand(measure, name, inputs)
+    assert not isinstance(read, Current), "a measure is about to map no row"
+    return read
+
+
+def _operand(operand: MatchOperand, name: str, inputs: Inputs) -> Operand:
+    if operand.reads is Reads.ROWS:
+        split_call = split(replace(operand.item, name=name), inputs.below, inputs.context)
+        names = {read: inputs.value(value, read) for read, value in split_call.columns}
+        return AggregatedMeasure(split_call.call.over(names), operand.variable, operand.running)
+    value = inputs.value(operand.item.expression, f"{name}_value")
+    absent = None if operand.absent is None else inputs.add(operand.absent, name=f"{name}_absent")
+    if operand.current:
+        return Current(name, value, operand.shift, absent)
+    read = Mapped(name, value, operand.variable, operand.last, operand.offset, operand.shift, absent)
+    return replace(read, running=operand.running)
+
+
+def _results(measures: Sequence[MatchOperand]) -> list[Column]:
+    return [column(result_name(i)).alias(measure.name) for i, measure in enumerate(measures)]

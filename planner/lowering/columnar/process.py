@@ -8,16 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, run, running, spark_schema
-from sqlstream.planner.lowering.columnar.user_classes import values_of
-from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.columnar.window_kernels import values_of
+from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import ship
-from sqlstream.planner.lowering.hidden import hidden, hidden_names
-from sqlstream.planner.lowering.lower import Context, lower_node, lower_operator
+from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_names, micros, quoted
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.physical.steps import Operator, Step
 from sqlstream.udfs.exchange import CLOCK
@@ -41,8 +40,7 @@ from sqlstream.udfs.process.row_by_row import RowByRow
 from sqlstream.udfs.spark.batches import Batches
 
 
-@lower_node.register
-def _(node: ProcessTable, step: Step, context: Context) -> DataFrame:
+def lower_process_table(node: ProcessTable, step: Step, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     carried = hidden_names(rows)
     read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
@@ -54,8 +52,7 @@ def _(node: ProcessTable, step: Step, context: Context) -> DataFrame:
     return _parted(made.select(*_columns(node), *kept, *_failed(kernel)), kernel, context)
 
 
-@lower_operator.register
-def _(node: ProcessTable, step: Operator, context: Context) -> DataFrame:
+def run_process_table(node: ProcessTable, step: Operator, context: Context) -> DataFrame:
     below = map(context.lower, step.inputs)
     projected = with_key_hash(_united(list(_tables(node, below))), tuple(key_column(i) for i in range(len(node.keys))))
     kernel = _kernel(node, kernel_schema(projected), context)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.path_names import as_segment
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -177,7 +177,7 @@ class SparkStorage:
 
     def texts(self, pattern: str) -> Mapping[str, str]:
         from pyspark.errors import AnalysisException
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         try:
             read = self.spark.read.text(self.location(pattern), wholetext=True)

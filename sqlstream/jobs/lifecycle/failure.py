@@ -16,7 +16,7 @@ from sqlstream.jobs.lifecycle.file_refusals import refusal
 from sqlstream.jobs.lifecycle.file_refusals import vanished as out_of_reach
 from sqlstream.jobs.records.record import working_elsewhere
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
-from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.planner.lowering.context import too_deep_for_spark
 from sqlstream.spark.gone import is_spark_gone
 from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sqlstream.planner.lowering.columns import quoted
+from sqlstream.planner.lowering.hidden_columns import quoted
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ class StoredResults(ResultQueue):
 
     def on_progress(self, last_batch: int) -> None:
         """Fetch the files that have not been fetched."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         try:
             rows = self._spark.read.parquet(self._location)

@@ -17,7 +17,7 @@ from sqlstream.jobs.reports.observed import observed as observed_sets
 from sqlstream.jobs.reports.table_counts import added as added_by_name
 from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read, rows_read_by_table
 from sqlstream.jobs.reports.waiting import Waiting, waiting_from_json
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
 
@@ -109,7 +109,7 @@ def _from_json(value: Any) -> Any:
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.reports.observed import counts_of, observed
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.lowering.columnar.from_files import METRIC as FILES_METRIC
-from sqlstream.planner.lowering.columnar.from_files import ROWS as FILES_ROWS
-from sqlstream.planner.lowering.statement_set import TABLES_METRIC
+from sqlstream.planner.lowering.columnar.inputs import METRIC as FILES_METRIC
+from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
+from sqlstream.planner.lowering.outputs import TABLES_METRIC
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
@@ -73,7 +73,7 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.lowering.columnar.aggregate_calls import split_call
+from sqlstream.planner.lowering.columnar.groups import split_call
 from sqlstream.planner.lowering.columnar.inputs import END, START
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
-from sqlstream.planner.lowering.columnar.watermarks import TIME as ROW_TIME
+from sqlstream.planner.lowering.columnar.inputs import TIME as ROW_TIME
+from sqlstream.planner.lowering.columnar.window_kernels import design_of, kernel_of
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows

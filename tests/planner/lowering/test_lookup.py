@@ -13,7 +13,7 @@ import pytest
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.firing import Firing, LateAction, LateData
-from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
+from sqlstream.planner.lowering.outputs import main_rows, side_rows
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Project
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup

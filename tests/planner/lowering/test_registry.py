@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import sqlstream.planner.lowering  # noqa: F401 - fill the registries
 from sqlstream.planner import operators
-from sqlstream.planner.lowering.lower import lower_node, lower_operator
+from sqlstream.planner.lowering.lower import WITH_KERNEL, WITHOUT_KERNEL
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -20,18 +19,14 @@ from tests.streams import item, table, timed
 CONCRETE = kinds_of_nodes()
 
 
-def registered(registry, kind):
-    return registry.dispatch(kind) is not registry.dispatch(object)
-
-
 def answers(kind, name, base=Node):
     """Whether a class of nodes, or a base of it below ``base``, says itself what ``name`` is."""
     return getattr(kind, name) is not getattr(base, name)
 
 
 ROOMS = [kind for kind in CONCRETE if kind.__module__.startswith(operators.__name__)]
-STATEFUL = [kind for kind in CONCRETE if registered(lower_operator, kind)]
-STATELESS = [kind for kind in ROOMS if registered(lower_node, kind)]
+STATEFUL = [kind for kind in CONCRETE if kind in WITH_KERNEL]
+STATELESS = [kind for kind in ROOMS if kind in WITHOUT_KERNEL]
 
 
 def named(kinds):
@@ -48,7 +43,7 @@ def test_operators_have_rooms():
 
 @named(CONCRETE)
 def test_every_node_is_registered(kind):
-    assert registered(lower_node, kind) or registered(lower_operator, kind)
+    assert kind in WITHOUT_KERNEL or kind in WITH_KERNEL
     assert answers(kind, "describe"), "what EXPLAIN says of it"
     assert answers(kind, "replace_inputs") or kind is Scan, "what it is over other inputs"
 

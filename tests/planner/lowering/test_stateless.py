@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import Column
-from sqlstream.planner.lowering import conditions
+from sqlstream.planner.lowering import stateless
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Project, Scan, Union
 from sqlstream.types import DataType
 from tests.streams import fields, in_order, item, output, scan, sql, table, timed
@@ -38,7 +38,7 @@ def test_projections_filters_and_pushed_predicates(streams):
 @pytest.mark.parametrize("most", [2, 3, 50])
 def test_many_conditions_are_those_that_and_joins(streams, monkeypatch, most):
     """In any number of parts; one that is NULL does not hold, and a division waits for the condition that guards it."""
-    monkeypatch.setattr(conditions, "MOST_TOGETHER", most)
+    monkeypatch.setattr(stateless, "MOST_TOGETHER", most)
     streams.write(TAGS, [(i, ["x"] if i % 5 else None, [], None if i == 8 else i) for i in range(10)])
     guarded = ("id <> 0", "`odd name` <> 3", "id > 1 OR id < 1", "10 / id < 10", "size(tags) > 0")
     kept = [(2,), (4,), (6,), (7,), (9,)]

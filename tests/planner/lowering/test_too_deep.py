@@ -12,8 +12,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.planner.lowering.context import Context, too_deep_for_spark
+from sqlstream.planner.lowering.lower import lower_step
 from tests.planner.plans import created, physical
 
 
@@ -39,7 +39,7 @@ def test_deep_calls_are_printed_for_spark(catalog):
     plan = bind_query(parse_query(f"SELECT {'ABS(' * 400}v{')' * 400} AS v FROM plain"), catalog)
     (item,) = plan.input.items  # type: ignore[attr-defined]
     runtime = SimpleNamespace(function=lambda name: None)  # no call is that of a user's function
-    context = Context(runtime=runtime, plan=physical(plan))
+    context = Context(runtime=runtime, plan=physical(plan), lower_step=lower_step)
     assert context.sql(item.expression).count("ABS(") == 400
 
 

@@ -18,7 +18,7 @@ import sqlstream
 from sqlstream.batch.run import BatchRun
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
-from sqlstream.planner.lowering import whole_table
+from sqlstream.planner.lowering import stateless
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.udfs.lookup.source import LookupSource
@@ -351,13 +351,13 @@ def test_a_database_leaves_out_rows_and_columns_that_nobody_asks_for(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[LookupSource] = []
-    whole = whole_table.whole_table
+    whole = stateless.whole_table
 
     def noted(spark: SparkSession, source: LookupSource) -> DataFrame:
         seen.append(source)
         return whole(spark, source)
 
-    monkeypatch.setattr(whole_table, "whole_table", noted)
+    monkeypatch.setattr(stateless, "whole_table", noted)
     assert batch(session, "SELECT COUNT(*) FROM people AS p WHERE p.id IN (1, 2) AND name <> 'Bob'") == [(1,)]
     request = seen[0].request
     assert [name for name, _ in request.columns] == ["id", "name"]

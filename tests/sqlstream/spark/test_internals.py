@@ -1,4 +1,4 @@
-"""The door to what PySpark keeps to itself: this PySpark has all of it, and one that has not is gone on without."""
+"""The doors to what PySpark keeps to itself: this PySpark has all of it, and one that has not is gone on without."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from sqlstream.spark.jvm_exit import end_jvm
 from sqlstream.spark.private_settings import start_java
 from sqlstream.spark.running import master_of
 from sqlstream.spark.tuning.quick_files import use_quick_files
+from sqlstream.udfs.spark import internals as internals_of_operators
 
 
 def test_this_pyspark_has_all_that_is_asked_for():
     """Run with each version of PySpark that pyproject.toml allows, this tells what a new one has changed."""
     assert internals.missing() == ()
+    assert internals.missing(internals_of_operators.PROBES) == ()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.grammar import parse_query
-from sqlstream.planner.lowering.columnar.aggregate_calls import SplitCall, split_call
+from sqlstream.planner.lowering.columnar.groups import SplitCall, split_call
 from sqlstream.types import from_spark
 from sqlstream.udfs.aggregates import Aggregates
 
@@ -149,7 +149,7 @@ def test_results_are_those_of_spark(spark: SparkSession):
 
 
 def _differences(data: DataFrame, texts: list[str]) -> list[str]:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     results = data.groupBy("g").agg(*(F.expr(text).alias(str(n)) for n, text in enumerate(texts))).orderBy("g")
     types = [from_spark(f.dataType.jsonValue()).to_arrow() for f in results.schema.fields[1:]]

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar import parse_query
-from sqlstream.planner.lowering.columnar.aggregate_calls import SplitCall, split_call
+from sqlstream.planner.lowering.columnar.groups import SplitCall, split_call
 from sqlstream.types import BIGINT, STRING
 from sqlstream.udfs.functions import Function, FunctionKind
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from sqlstream.planner.lowering.columnar.inputs import with_key_hash
 from sqlstream.planner.lowering.columnar.operator import Running, run
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 from sqlstream.udfs.spark.watermark import Watermark

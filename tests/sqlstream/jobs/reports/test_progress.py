@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.jobs.reports.progress import Progress, advanced, watermark_of
-from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.udfs.lookup.metrics import NAMES
 
 

@@ -1,0 +1,219 @@
+"""GROUP BY on kernels: calls split into columns and kernel calls, grouping sets, and the operator."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
+from sqlstream.planner.fields import Item
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    Inputs,
+    came_at,
+    key,
+    kinds_of,
+    passed_on,
+    with_key_hash,
+)
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
+from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.physical.aggregate_arguments import (
+    NOT_EXECUTED,
+    PICKS,
+    CallParts,
+    parts_of,
+    prepared,
+    values_and_constants,
+)
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.rewriting import node_of
+from sqlstream.types import DataType, from_spark
+from sqlstream.udfs.aggregates import AggregateCall, Ordering
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.state.time_to_live import TimeToLive
+
+# --- aggregate calls, split into columns to project below and a call over their names ----------------------------
+
+
+@dataclass(frozen=True)
+class SplitCall:
+    """``columns``: name and expression of each column that ``call`` reads. Equal expressions have equal names."""
+
+    call: AggregateCall
+    columns: tuple[tuple[str, exp.Expression], ...]
+
+
+def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
+    """The aggregate ``item`` over ``rows``; UnsupportedError SS395 for arguments that must be constants."""
+    has_type = not item.type.is_unknown
+    result = item.type if has_type else _type_in_spark(item.expression, rows, context)
+    return split_call(item.name, item.expression, _arrow(result), context.runtime)
+
+
+def _arrow(result: DataType) -> pa.DataType:
+    try:
+        return result.to_arrow()
+    except TypeError as error:
+        hint = "Cast the value, for instance to BIGINT or STRING."
+        raise UnsupportedError(NOT_EXECUTED, f"aggregates of the type {result} are not executed", hint=hint) from error
+
+
+def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:
+    typed = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
+    return from_spark(typed.schema["t"].dataType.jsonValue())
+
+
+def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:
+    parts = parts_of(expression)
+    function = called_function(parts.call, runtime)
+    if function is not None and function.kind is FunctionKind.AGGREGATE:
+        values = cast_arguments(exp.Anonymous(this=function.name, expressions=parts.values), function)
+        implementation = runtime.implementation(function)
+        ship(implementation)
+        return _split(name, function.name, parts, values, (), result, implementation)
+    called = spark_name(parts.call)
+    assert called is not None, f"{parts.call!r} is no aggregate call"
+    values, constants = values_and_constants(called, parts)
+    if called in PICKS and constants:
+        parts, constants = parts.ignoring_nulls(constants[0] is True), ()
+    return _split(name, called, parts, prepared(called, values, binary=pa.types.is_binary(result)), constants, result)
+
+
+def _split(
+    name: str,
+    function: str,
+    parts: CallParts,
+    values: list[exp.Expression],
+    constants: tuple[object, ...],
+    result: pa.DataType,
+    implementation: object = None,
+) -> SplitCall:
+    call = AggregateCall(
+        name,
+        function,
+        tuple(map(_column_name, values)),
+        result,
+        filter=_column_name(parts.condition) if parts.condition is not None else None,
+        distinct=parts.distinct,
+        order=tuple(_ordering(o) for o in parts.order),
+        constants=constants,
+        ignore_nulls=parts.nulls is exp.IgnoreNulls,
+        respect_nulls=parts.nulls is exp.RespectNulls,
+        implementation=implementation,
+    )
+    conditions = [parts.condition] if parts.condition is not None else []
+    read = [*values, *conditions, *(node_of(o.this) for o in parts.order)]
+    return SplitCall(call, tuple({_column_name(e): e for e in read}.items()))
+
+
+def _column_name(expression: exp.Expression) -> str:
+    text = expression.sql(dialect=SparkWithTime, comments=False)
+    return f"__argument_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _ordering(ordered: exp.Ordered) -> Ordering:
+    return Ordering(
+        _column_name(node_of(ordered.this)), bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+    )
+
+
+def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
+    rows = in_sets(node, context.lower(step.input))
+    calls = [split(item, rows, context) for item in node.aggregates]
+    inputs = Inputs(context, node.input.schema, rows)
+    for call in calls:
+        for name, expression in call.columns:
+            inputs.add(expression, name=name)
+    if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
+        inputs.add_text(came_at(rows, context), CLOCK)
+    keys = (*_keys(node), *set_keys(node))
+    own = (*_key_columns(node, rows), *inputs.columns(), *kinds_of(node))
+    projected = with_key_hash(rows.select(*own, *passed_on(rows)), keys)
+    schema = kernel_schema(projected)
+    named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
+    living = TimeToLive(1000 * node.ttl_ms)
+    strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
+    updates = node.changelog_mode != APPEND_ONLY
+    kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
+    fields_of = {**inputs.fields_of, **{own: InputField(name) for own, name in _keys(node).items()}}
+    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
+    return emitted.select(*_results(node), *hidden(emitted))
+
+
+def _keys(node: GroupAggregate) -> dict[str, str]:
+    """Fields by the kernel's own names for them, which none of the plan's can be."""
+    return {f"__key_{i}": name for i, name in enumerate(node.keys)}
+
+
+def _key_columns(node: GroupAggregate, rows: DataFrame) -> list[Column]:
+    keys = {own: key(name, rows.schema[name].dataType) for own, name in _keys(node).items()}
+    in_set = (key_in_sets(node, _keys(node)[own], value).alias(own) for own, value in keys.items())
+    return [*in_set, *map(column, set_keys(node))]
+
+
+def _results(node: GroupAggregate) -> list[Column]:
+    return [
+        *(column(own).alias(name) for own, name in _keys(node).items()),
+        *grouping_id(node),
+        *(column(f"__result_{i}").alias(item.name) for i, item in enumerate(node.aggregates)),
+    ]
+
+
+# --- GROUPING SETS -----------------------------------------------------------------------------------------------
+# Each row once per set, with the keys that the set leaves out as NULL. The set is a key of its own
+
+
+SET = "__set"
+
+Grouped = WindowAggregate | GroupAggregate
+
+
+def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
+    """The rows once per set, whose number is the column SET; as they are where there are no sets, or no data."""
+    if node.grouping_sets is None:
+        return rows
+    sets = F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1))
+    passing = passes_by(rows)
+    return rows.select(
+        "*", F.explode(sets if passing is None else F.when(passing, F.array(F.lit(0))).otherwise(sets)).alias(SET)
+    )
+
+
+def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
+    """The value of a key, NULL in sets that leave it out."""
+    if node.grouping_sets is None:
+        return value
+    members = [i for i, members in enumerate(node.grouping_sets) if key in members]
+    return F.when(column(SET).isin(members), value)
+
+
+def set_keys(node: Grouped) -> list[str]:
+    """The key that tells sets apart."""
+    return [SET] if node.grouping_sets is not None else []
+
+
+def grouping_id(node: Grouped) -> list[Column]:
+    """GROUPING_ID over all keys: a bit per key, the first the highest, set where the key is left out."""
+    if node.grouping_id is None:
+        return []
+    assert node.grouping_sets is not None, "only grouping sets have a GROUPING_ID"
+    bits = [[key not in members for key in reversed(node.keys)] for members in node.grouping_sets]
+    ids = (sum(bit << i for i, bit in enumerate(row)) for row in bits)
+    array = f"array({', '.join(f'{i}L' for i in ids)})"
+    return [F.expr(f"{array}[{quoted(SET)}]").alias(node.grouping_id)]

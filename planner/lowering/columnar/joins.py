@@ -1,0 +1,278 @@
+"""Joins on kernels: the columns that a kernel reads of both sides, the kernel, and the fields that it emits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType, VariantType
+from sqlglot import exp
+
+from sqlstream.planner.fields import Field
+from sqlstream.planner.joining import Join
+from sqlstream.planner.lowering.columnar.inputs import (
+    Files,
+    InputField,
+    Inputs,
+    came_at,
+    clock_of,
+    files_of,
+    hashed_by_exchange,
+    key,
+    passed_on,
+    with_key_hash,
+)
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.hidden_columns import column, hidden
+from sqlstream.planner.operators.asof_join import AsofJoin
+from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.operators.window_join import WindowJoin
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.joins import JoinKind
+from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
+from sqlstream.udfs.joins.condition import Condition
+from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
+from sqlstream.udfs.joins.interval import IntervalJoinKernel
+from sqlstream.udfs.joins.pairs import Bounds, Side
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
+from sqlstream.udfs.joins.regular import RegularJoinKernel
+from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
+from sqlstream.udfs.joins.temporal import TemporalJoinKernel
+from sqlstream.udfs.joins.window import END, WindowJoinKernel
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, Kernel
+
+_SIDES = ("left", "right")
+_NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """A side of a join as its kernel gets it: ``rows`` with KEY_HASH, the keys, and the fields that are no keys.
+    ``hashed``: the keys whose hash the exchange computes. ``files``: what it reads.
+
+    ``outputs``: a name for each field, which the other side does not have, and the column that it is.
+    """
+
+    rows: DataFrame
+    keys: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+    hashed: tuple[str, ...]
+    files: Files | None
+
+    def side(self, ttl_ms: int = 0) -> Side:
+        return Side(kernel_schema(self.rows), self.outputs, 1000 * ttl_ms)
+
+
+More = Callable[[int, Inputs], None]
+"""Adds the columns that kernels read of a port beside keys and fields."""
+
+
+def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
+    """Both sides, by port, with what the condition reads."""
+    return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
+
+
+def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
+    """The column of a field of a side."""
+    number = next(i for i, field in enumerate(node.inputs[port].schema) if field.name == name)
+    return side.outputs[number][1]
+
+
+def condition_of(node: Join) -> Condition | None:
+    """The rest of ON as a condition that kernels evaluate."""
+    return None if node.decided is None else node.decided.condition
+
+
+def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
+    """The fields of the join, of what its kernel makes of both sides."""
+    fields = StructType([field for side in sides for field in side.rows.schema])
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
+    if sides[0].hashed:
+        keys = sides[0].keys
+        unsafe = tuple(name for name, e in zip(keys, node.equal, strict=True) if not e.null_safe)
+        updates = any(ROW_KIND in side.rows.columns for side in sides)
+        operator = replace(operator, hashed=sides[0].hashed, spread=() if updates else unsafe)
+    rows, files = [side.rows for side in sides], [side.files for side in sides]
+    return _fields(node, run(rows, operator, context.runtime, files))
+
+
+def _input(node: Join, step: Operator, port: int, context: Context, more: More) -> JoinInput:
+    rows = context.lower(step.inputs[port])
+    inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].told)
+    equal = [(e.left, e.right)[port] for e in node.equal]
+    keys = tuple(f"__key_{i}" for i in range(len(equal)))
+    same = {value.name: name for name, value in zip(keys, equal, strict=True) if _is_itself(value, rows)}
+    outputs = tuple((own, same.get(field.name, own)) for own, field in _places(node, port))
+    for own, field in _places(node, port):
+        if field.name not in same:
+            inputs.field(field.name, own)
+    for name, operand in node.decided.columns[port] if node.decided is not None else ():
+        inputs.add(operand, name=name)
+    more(port, inputs)
+    named = rows.select(
+        "*", *(context.column(value, rows).alias(name) for name, value in zip(keys, equal, strict=True))
+    )
+    by_key = (key(name, named.schema[name].dataType).alias(name) for name in keys)
+    kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
+    projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows))
+    schema = kernel_schema(projected)
+    fields_of = {
+        name: InputField(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)
+    }
+    hashed, hashed_rows = hashed_by_exchange(keys, schema), with_hash(node, projected, keys)
+    return JoinInput(
+        hashed_rows,
+        keys,
+        outputs,
+        hashed,
+        files_of(step, {**inputs.fields_of, **fields_of}, inputs, kernel_schema(hashed_rows), hashed, context, port),
+    )
+
+
+def _is_itself(value: exp.Expression, rows: DataFrame) -> bool:
+    """True for a key that is the field as it is."""
+    return isinstance(value, exp.Column) and isinstance(rows.schema[value.name].dataType, IntegralType | StringType)
+
+
+def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """With KEY_HASH. Inserts with a NULL that equals nothing need not be in one place: other columns part them."""
+    hashed = with_key_hash(rows, keys)
+    unsafe = [column(name).isNull() for name, e in zip(keys, node.equal, strict=True) if not e.null_safe]
+    others = [f.name for f in rows.schema if f.name not in keys and not isinstance(f.dataType, _NOT_HASHED)]
+    if not unsafe or not others or ROW_KIND in rows.columns:
+        return hashed
+    spread = F.when(reduce(or_, unsafe), F.xxhash64(*map(column, others))).otherwise(column(KEY_HASH))
+    return hashed.withColumn(KEY_HASH, spread)
+
+
+def _places(node: Join, port: int) -> Iterator[tuple[str, Field]]:
+    return ((f"__{_SIDES[port]}_{i}", field) for i, field in enumerate(node.inputs[port].schema))
+
+
+def _fields(node: Join, emitted: DataFrame) -> DataFrame:
+    """The kernel's output under the names of the node's schema."""
+    sides = (0, 1) if node.kind.pairs else (0,)
+    own = [column(name).alias(field.name) for port in sides for name, field in _places(node, port)]
+    return emitted.select(*own, *hidden(emitted))
+
+
+# --- ASOF joins -----------------------------------------------------------------------------------------------
+
+
+def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
+    def value(port: int, inputs: Inputs) -> None:
+        inputs.add(node.values[port], name=VALUE)
+        if node.ttl_ms:
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
+
+    sides = join_inputs(node, step, context, value)
+    left, right = sides
+    kernel = AsofJoinKernel(
+        (left.side(), right.side()),
+        node.kind is JoinKind.LEFT,
+        left.keys,
+        tuple(equality.null_safe for equality in node.equal),
+        node.above,
+        node.strict,
+        tuple(column_of(node, right, 1, name) for name in node.first_by),
+        condition_of(node),
+        1000 * node.ttl_ms,
+    )
+    return joined(node, step, sides, kernel, context)
+
+
+# --- interval joins -------------------------------------------------------------------------------------------
+
+
+def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
+    def time(port: int, inputs: Inputs) -> None:
+        if node.by_clock:
+            inputs.add_text(clock_of(inputs.below), INTERVAL_TIME)
+            inputs.add_text(clock_of(inputs.below), CLOCK)  # before its first watermark Spark has no clock
+            inputs.fired(node.inputs[port], node.times[port])
+        else:
+            inputs.time(node.times[port], INTERVAL_TIME)
+
+    sides = join_inputs(node, step, context, time)
+    left, right = sides
+    kernel = IntervalJoinKernel(
+        left.side(),
+        right.side(),
+        node.kind,
+        left.keys,
+        tuple(equality.null_safe for equality in node.equal),
+        Bounds(node.lower_us, node.upper_us),
+        Domain.PROCESSING if node.by_clock else Domain.EVENT,
+        condition_of(node),
+    )
+    return joined(node, step, sides, kernel, context)
+
+
+# --- regular joins --------------------------------------------------------------------------------------------
+
+
+def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> DataFrame:
+    def clock(port: int, inputs: Inputs) -> None:
+        """When rows came: Spark's clock is behind by a micro-batch."""
+        if any(node.ttl_ms):
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
+
+    sides = join_inputs(node, step, context, clock)
+    left, right = sides
+    kernel = RegularJoinKernel(
+        node.kind,
+        (left.side(node.ttl_ms[0]), right.side(node.ttl_ms[1])),
+        left.keys,
+        tuple(equality.null_safe for equality in node.equal),
+        condition_of(node),
+    )
+    return joined(node, step, sides, kernel, context)
+
+
+# --- temporal joins -------------------------------------------------------------------------------------------
+
+
+def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
+    def more(port: int, inputs: Inputs) -> None:
+        if node.timed:
+            inputs.time(node.times[port], TEMPORAL_TIME)
+        if node.uses_processing_time:
+            inputs.add_text(came_at(inputs.below, context), CLOCK)
+
+    sides = join_inputs(node, step, context, more)
+    left, right = sides
+    shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
+    null_safe = tuple(equality.null_safe for equality in node.equal)
+    by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if node.retracts else ()
+    kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
+    if node.timed:
+        first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
+        condition = condition_of(node)
+        kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition, ttl, by)
+    else:
+        kernel = ProcessingTimeTemporalJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
+    return joined(node, step, sides, kernel, context)
+
+
+# --- window joins ---------------------------------------------------------------------------------------------
+
+
+def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataFrame:
+    def end(port: int, inputs: Inputs) -> None:
+        inputs.time(node.ends[port], END)
+
+    sides = join_inputs(node, step, context, end)
+    left, right = sides
+    null_safe = tuple(equality.null_safe for equality in node.equal)
+    result_sides = left.side(), right.side()
+    return joined(
+        node, step, sides, WindowJoinKernel(node.kind, result_sides, left.keys, null_safe, condition_of(node)), context
+    )

@@ -1,0 +1,105 @@
+"""What lowering functions share: the context of a query, and expressions as Spark reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from sqlstream.errors import Diagnostic
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.bad_rows import FAIL, OnError
+from sqlstream.planner.lowering.functions import with_registered_functions
+from sqlstream.planner.lowering.hidden_columns import passing, without_before
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.steps import Step
+
+# --- which sources and functions a query counts the bad rows of --------------------------------------------------
+
+
+METRIC = "bad"
+"""What the names of metrics that count bad rows begin with; a number and the name of the source end them."""
+
+
+@dataclass
+class Counted:
+    """The sources whose bad rows a query counts: those that are read twice, once."""
+
+    sources: list[tuple[str, str]] = field(default_factory=list)
+
+    def first(self, source: str, what: str = "") -> bool:
+        """True where nobody has asked before, for the same reason."""
+        is_first = (source, what) not in self.sources
+        self.sources.append((source, what))
+        return is_first
+
+    @property
+    def metric(self) -> str:
+        """The name for the source that was asked for last."""
+        return f"{METRIC}/{len(self.sources)}/{quote(self.sources[-1][0], safe='')}"
+
+
+@dataclass(frozen=True)
+class Context:
+    """One query while it is lowered.
+
+    ``lower_step`` makes the rows of a step without what drops -U (``lower.lower_step``). ``counted``: the sources whose
+    bad rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises.
+    """
+
+    runtime: Runtime
+    plan: PhysicalPlan
+    lower_step: Callable[[Step, Context], DataFrame]
+    counted: Counted = field(default_factory=Counted)
+    functions: OnError = FAIL
+
+    def lower(self, step: Step) -> DataFrame:
+        """The rows of a step."""
+        rows = self.lower_step(step, self)
+        return without_before(rows) if step.drops_before else rows
+
+    def with_functions(self, functions: OnError) -> Context:
+        """The context for a part of the plan with another ``functions``."""
+        return replace(self, functions=functions)
+
+    def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
+        """The expression as Spark reads it, with Python functions registered under the names it mentions.
+
+        Scalar functions are not called for control rows and the like among ``rows``.
+        """
+        skipped = None if rows is None else passing(rows)
+        return _spark_sql(with_registered_functions(expression, self.runtime, skipped))
+
+    def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
+        """The expression as a column of Spark; ``rows`` as for ``sql``."""
+        return F.expr(self.sql(expression, rows))
+
+
+@with_room
+def _spark_sql(expression: exp.Expr) -> str:
+    return expression.sql(dialect=SparkWithTime, comments=False)
+
+
+# --- expressions that are nested more deeply than the stack of Spark's threads holds -----------------------------
+
+
+TOO_DEEP_FOR_SPARK = "SS284"
+
+_MARKS = ("java.lang.StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
+_HINT = (
+    "Split long sums and nested calls into computed columns of several queries, or give the threads of Spark's driver "
+    "a larger stack: 'spark.driver.extraJavaOptions' = '-Xss64m'."
+)
+
+
+def too_deep_for_spark(text: str) -> Diagnostic | None:
+    """The mistake, where the text of an exception, with its stack of Java, tells of an exhausted stack."""
+    if not any(mark in text for mark in _MARKS):
+        return None
+    return Diagnostic(TOO_DEEP_FOR_SPARK, "the query is nested too deeply for Spark", hint=_HINT)

@@ -1,0 +1,129 @@
+"""Names, literals and instants in Spark's SQL text, and the hidden columns that rows carry besides the plan's fields.
+
+Spark's watermark starts at 1970 and never falls below, so a row of 1969 would be late from the start. All event
+times that Spark sees are therefore shifted so that its clock starts at the year 1.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.rewriting import node_of
+from sqlstream.udfs.event_times import END_OF_INPUT, LATEST
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
+
+EPOCH_SHIFT_MS = 62_135_596_800_000
+"""Milliseconds from 0001-01-01 to 1970-01-01."""
+
+END_OF_INPUT_MS = END_OF_INPUT // 1000
+"""The watermark after the last row: the last millisecond of the year 9999, the newest timestamp of SQL."""
+
+AFTER_ALL_MS = LATEST // 500
+"""A watermark that all windows of Spark's own operators have reached, as END_OF_INPUT_MS is to kernels: their ends are
+at most ``event_times.LONGEST`` after the latest event time."""
+
+EVENT_TIME = {"spark.watermarkDelayMs": 0}
+"""Metadata by which Spark's stateful operators know a column that the watermark is compared with."""
+
+
+def quoted(name: str) -> str:
+    """``name`` as an identifier of Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string(text: str) -> str:
+    """``text`` as a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def column(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def micros(name: str) -> str:
+    """SQL text: microseconds since 1970 of a timestamp column; TIMESTAMP_NTZ counts in the session's time zone."""
+    return f"unix_micros(CAST({quoted(name)} AS TIMESTAMP))"
+
+
+def event_time(micros_text: str, offset_ms: int = 0) -> str:
+    """SQL text: the instant that Spark compares with its watermark, for microseconds since 1970."""
+    return f"timestamp_micros({micros_text} + {(EPOCH_SHIFT_MS + offset_ms) * 1000}L)"
+
+
+def lifting_time(micros_text: str) -> str:
+    """SQL text: the same for a row that lifts the watermark by its time; NULL from the end of the input on."""
+    return f"CASE WHEN {micros_text} < {END_OF_INPUT}L THEN {event_time(micros_text)} END"
+
+
+# --- hidden columns -------------------------------------------------------------------------------------------
+
+
+_HIDDEN = {
+    CLOCK: "TIMESTAMP",
+    ROW_KIND: "STRING",
+    EMITTED_AHEAD: "BOOLEAN",
+    HOLD: "BIGINT",
+    BARRIER: "BIGINT",
+    LATE_TABLE: "STRING",
+    LATE: "BINARY",
+    **dict(zip(PARTS, ("BIGINT", "STRING", "BIGINT"), strict=True)),
+}
+"""With their types, in the order in which they stand."""
+
+_MISSING = {ROW_KIND: RowKind.INSERT.value}
+
+PASSING = (HOLD, LATE_TABLE, BARRIER)
+"""Set in rows on their way to something else, with NULL in all fields: late rows for a table, aligned barriers, and
+what operators say of held watermarks."""
+
+
+def hidden_names(rows: DataFrame) -> list[str]:
+    return [name for name in _HIDDEN if name in rows.columns]
+
+
+def hidden(rows: DataFrame) -> list[Column]:
+    """The hidden columns of the rows, which every stateless operator passes on."""
+    return [column(name) for name in hidden_names(rows)]
+
+
+def hidden_clock(rows: DataFrame) -> list[Column]:
+    """The hidden column with the clock of each row, where the source stamps one."""
+    return [column(CLOCK)] if CLOCK in rows.columns else []
+
+
+def hidden_results(rows: DataFrame) -> list[Column]:
+    """The hidden columns that leave the query: kinds of rows, and late rows for tables."""
+    return [column(name) for name in (ROW_KIND, LATE_TABLE, LATE) if name in rows.columns]
+
+
+def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
+    """The hidden columns ``names`` in their order. Rows without them are added, if it is their kinds; else NULL."""
+    return [
+        column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
+        for name, kind in _HIDDEN.items()
+        if name in names
+    ]
+
+
+def passing(rows: DataFrame) -> exp.Expression | None:
+    """True for rows with one of PASSING. None where there are no such rows."""
+    markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
+    return node_of(exp.or_(*markers)) if markers else None
+
+
+def passes_by(rows: DataFrame) -> Column | None:
+    """``passing`` as a column of Spark."""
+    condition = passing(rows)
+    return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
+
+
+def without_before(rows: DataFrame) -> DataFrame:
+    """The rows but those of the kind -U."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.where(F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'"))

@@ -1,0 +1,292 @@
+"""Nodes without state: scans, projections, filters, unions, table functions, changelogs, and the roots of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType
+from sqlglot import exp
+
+from sqlstream.errors import UnsupportedError, repeating
+from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.bad_rows import columns_to_read, required_columns
+from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
+from sqlstream.planner.lowering.bad_rows import Letter, bad_column, lacks, parted, with_calls, with_required
+from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import called_function
+from sqlstream.planner.lowering.hidden_columns import (
+    aligned,
+    column,
+    hidden,
+    hidden_names,
+    hidden_results,
+    passes_by,
+    passing,
+    quoted,
+    string,
+)
+from sqlstream.planner.lowering.time import time_error, time_name
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
+from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
+from sqlstream.planner.physical.steps import Read, Step
+from sqlstream.planner.rewriting import conjunction, conjuncts
+from sqlstream.udfs.exchange import HOLD, LATE_TABLE
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lookup.operator import WholeTable
+from sqlstream.udfs.lookup.source import LookupSource
+
+# --- conditions of a filter, all of which must hold --------------------------------------------------------------
+
+
+MOST_TOGETHER = 50
+"""So many conditions AND joins."""
+
+
+def where_all(rows: DataFrame, conditions: Sequence[exp.Expression], context: Context) -> DataFrame:
+    """The rows for which all conditions hold, looked at in their order, and those that pass by.
+
+    Where many are joined by AND, the time of Spark's optimizer grows with their cube: 6 s for 1,000, 80 s for 3,000. So
+    more come as branches of a CASE, into which it does not look (1 s for 3,000).
+    """
+    parts = [conjunction([*conditions[i : i + MOST_TOGETHER]]) for i in range(0, len(conditions), MOST_TOGETHER)]
+    if len(parts) == 1:
+        condition = context.column(parts[0], rows)
+    else:
+        condition = _none_fails([context.sql(conjunct, rows) for conjunct in parts])
+    passing = passes_by(rows)
+    return rows.where(condition if passing is None else passing | condition)
+
+
+def _none_fails(conditions: Sequence[str]) -> Column:
+    branches = " ".join(f"WHEN NOT coalesce({condition}, false) THEN false" for condition in conditions)
+    return F.expr(f"CASE {branches} ELSE true END")
+
+
+def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
+    rows, expressions = with_calls(context.lower(step.input), [item.expression for item in node.items], context)
+    passing = passes_by(rows)
+    values = [context.column(expression, rows) for expression in expressions]
+    if passing is not None:
+        values = [F.when(~passing, value) for value in values]
+    items = [value.alias(item.name) for item, value in zip(node.items, values, strict=True)]
+    return rows.select(*items, *hidden(rows))
+
+
+def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
+    given = context.lower(step.input)
+    rows, (condition,) = with_calls(given, [node.condition], context)
+    kept = where_all(rows, conjuncts(condition), context)
+    return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
+
+
+def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
+    rows = context.with_functions(node.functions).lower(step.input)
+    return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
+
+
+def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
+    names = [c.name for c in node.table.physical_columns]
+    fields = node.input.schema
+    assert len(names) == len(fields), (names, fields)
+    columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
+    rows = context.with_functions(node.functions).lower(step.input)
+    return rows.select(*columns, *hidden_results(rows))
+
+
+# --- tables: rows of the connector without bad rows, filtered by pushed predicates ----------------------------
+
+
+def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
+    rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
+    if not context.functions.tolerates:
+        return where_all(rows, node.predicates, context) if node.predicates else rows
+    for predicate in node.predicates:
+        rows, conditions = with_calls(rows, [predicate], context)
+        rows = where_all(rows, conditions, context)
+    return rows.select(*map(column, node.columns), *hidden(rows)) if node.predicates else rows
+
+
+def _strict(step: Read, context: Context) -> DataFrame:
+    rows = context.runtime.read(step.node, in_order=step.in_order)
+    return with_required(rows, step.node.table, step.node.columns)
+
+
+def _tolerant(step: Read, context: Context) -> DataFrame:
+    node = step.node
+    read = columns_to_read(node.table, node.columns, node.on_error)
+    rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
+    first = context.counted.first(node.table.name)
+    parts = parted(rows, _letter(node.table, read, rows), node.on_error, context.counted.metric if first else None)
+    return parts.select(*map(column, node.columns), *hidden(parts))
+
+
+def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
+    record, error, location = (bad_column(rows, member) for member in ("record", "error", "place"))
+    named = [column(c.name) for c in table.physical_columns if c.name in read]
+    values = F.to_json(F.struct(*named), {"ignoreNullFields": "false"}).cast("BINARY") if named else F.lit(None)
+    return Letter(
+        table.name,
+        values if record is None else F.coalesce(record, values),
+        F.coalesce(*([] if error is None else [error]), *_missing(table), F.lit(None).cast("STRING")),
+        F.lit(None) if location is None else location,
+    )
+
+
+def _missing(table: Table) -> list[Column]:
+    """An error for each event time that is out of range, and for each column, or field of one, that must not be NULL
+    and is."""
+    times = [c for c in required_columns(table) if c.time is TimeDomain.EVENT]
+    return [
+        *(F.expr(time_error(time_name(c.name, table.name), c.name)) for c in times),
+        *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
+    ]
+
+
+# --- UNION ALL ---------------------------------------------------------------------------------------------------
+
+
+def lower_union(node: Union, step: Step, context: Context) -> DataFrame:
+    branches = [context.lower(branch) for branch in step.inputs]
+    extra = {name for rows in branches for name in hidden_names(rows)}
+    renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
+    return _united(list(renamed))
+
+
+def _united(branches: list[DataFrame]) -> DataFrame:
+    """The union in their order, as a balanced tree, because Spark walks down its plans on the stack."""
+    if len(branches) == 1:
+        return branches[0]
+    middle = (len(branches) + 1) // 2
+    return _united(branches[:middle]).union(_united(branches[middle:]))
+
+
+def _renamed(rows: DataFrame, branch: Node, node: Union, extra: set[str]) -> DataFrame:
+    fields = zip(branch.schema, node.schema, strict=True)
+    return rows.select(*(column(own.name).alias(f.name) for own, f in fields), *aligned(rows, extra))
+
+
+# --- lookup tables read whole, by one task --------------------------------------------------------------------
+
+
+def whole_table(spark: SparkSession, source: LookupSource) -> DataFrame:
+    """A DataFrame of the columns that the source's request names."""
+    schema = ", ".join(f"{quoted(name)} {type_.ddl()}" for name, type_ in source.request.columns)
+    return spark.range(1, numPartitions=1).mapInArrow(WholeTable(source).rows, schema)
+
+
+# --- table functions over each row: Spark's generators, UNNEST and Python table functions ------------------------
+
+
+_ABOVE_DEFER = repeating("SS435")
+
+_OUTER = {"explode", "posexplode", "inline"}
+"""Generators that may give no row; each has a twin ``…_outer`` that then gives one of NULLs."""
+
+
+def lower_correlate(node: Correlate, step: Step, context: Context) -> DataFrame:
+    rows, (function,) = with_calls(context.lower(step.input), [node.function], context)
+    kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
+    generated = _generator(replace(node, function=function), node.function, rows, context)
+    return rows.select(*kept, generated.alias(*(f.name for f in node.outputs)))
+
+
+def _generator(node: Correlate, called: exp.Expression, rows: DataFrame, context: Context) -> Column:
+    """``called`` is the function as the query has it; ``node`` has the column of its results where there is one."""
+    function = called_function(called, context.runtime)
+    if function is not None and function.kind is FunctionKind.TABLE:
+        if not context.functions.tolerates:  # a tolerant call leaves out the rows that pass by
+            _require_rows_only(node, rows)
+        return _call("inline", context.sql(node.function), node, rows)
+    if isinstance(node.function, exp.Unnest):
+        return _unnest(node.function, node, rows, context)
+    _require_rows_only(node, rows)
+    text = context.sql(node.function)
+    name, _, arguments = text.partition("(")
+    name = name.lower().removesuffix("_outer")
+    return F.expr(f"{name}_outer({arguments}" if node.outer and name in _OUTER else text)
+
+
+def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
+    """Functions would be called for rows with NULL in all fields, and Spark's own drop these, unless they are outer."""
+    if LATE_TABLE in rows.columns:
+        hint = "Use UNNEST, or INSERT what is below into a table, and read that."
+        message = "table functions above LATE DATA TO, ON ERROR TO and dead letters are not executed"
+        raise UnsupportedError("SS398", message, hint=hint)
+    if HOLD in rows.columns and not node.outer:
+        message = "table functions between ALIGN BARRIERS or a lookup ON TIMEOUT DEFER and a window are not executed"
+        raise UnsupportedError(_ABOVE_DEFER, message, hint="Use UNNEST, or write LEFT JOIN … ON TRUE.")
+
+
+def _call(generator: str, array: str, node: Correlate, rows: DataFrame) -> Column:
+    """A generator over an array. Rows on their way to something else are one row each, with NULL in all outputs."""
+    is_passing = passing(rows)
+    array = f"IF({is_passing.sql(dialect=SparkWithTime)}, array(NULL), {array})" if is_passing is not None else array
+    return F.expr(f"{generator}{'_outer' if node.outer else ''}({array})")
+
+
+def _unnest(unnest: exp.Unnest, node: Correlate, rows: DataFrame, context: Context) -> Column:
+    """Elements of one array, the members of its structs or the entries of a map, as many as the node's outputs."""
+    (argument,) = unnest.expressions
+    text = context.sql(argument)
+    kind = rows.select(F.expr(text).alias("value")).schema["value"].dataType
+    members: list[str] = []
+    if isinstance(kind, MapType):
+        text, members = f"map_entries({text})", ["key", "value"]
+    elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+        members = kind.elementType.fieldNames()
+    if unnest.args.get("offset"):
+        return _with_ordinality(text, [f"e.{quoted(member)}" for member in members] or ["e"], node, rows)
+    return _call("inline" if members else "explode", text, node, rows)
+
+
+def _with_ordinality(text: str, members: list[str], node: Correlate, rows: DataFrame) -> Column:
+    """WITH ORDINALITY: the position, from 1, is the last output."""
+    names = [f.name for f in node.outputs]
+    values = ", ".join(f"{string(n)}, {m}" for n, m in zip(names, [*members, "i + 1"], strict=True))
+    return _call("inline", f"transform({text}, (e, i) -> named_struct({values}))", node, rows)
+
+
+# --- TO_CHANGELOG and FROM_CHANGELOG: the hidden column with the kinds of rows becomes a field, or is made of one
+
+
+def lower_to_changelog(node: ToChangelog, step: Step, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    kind = column(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
+    code = F.lit(None).cast("string")
+    for row_kind, text in node.codes:
+        code = F.when(kind.eqNullSafe(F.lit(row_kind.value)), F.lit(text)).otherwise(code)
+    passing = passes_by(rows)
+    code = code if passing is None else F.when(~passing, code)
+    kept = rows.withColumn(node.op, code).where(_either(column(node.op).isNotNull(), passing))
+    hidden = [column(name) for name in hidden_names(rows) if name != ROW_KIND]
+    return kept.select(*(column(f.name) for f in node.schema), *hidden)
+
+
+def lower_from_changelog(node: FromChangelog, step: Step, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    passing = passes_by(rows)
+    kind = F.lit(None).cast("string")
+    for row_kind, text in node.codes:
+        kind = F.when(column(node.op).eqNullSafe(F.lit(text)), F.lit(row_kind.value)).otherwise(kind)
+    if not node.skips:
+        kind = F.coalesce(kind, F.raise_error(_unknown(node)).cast("string"))
+    kind = kind if passing is None else F.when(~passing, kind)
+    changed = rows.withColumn(ROW_KIND, kind)
+    if node.skips:
+        changed = changed.where(_either(column(ROW_KIND).isNotNull(), passing))
+    fields = (column(f.name) for f in node.schema)
+    return changed.select(*fields, *aligned(changed, {*hidden_names(rows), ROW_KIND}))
+
+
+def _unknown(node: FromChangelog) -> Column:
+    codes = ", ".join(sorted({text for _, text in node.codes}))
+    code = F.coalesce(column(node.op), F.lit("NULL"))
+    return F.concat(F.lit('FROM_CHANGELOG does not know the operation "'), code, F.lit(f'"; it knows {codes}'))
+
+
+def _either(condition: Column, passing: Column | None) -> Column:
+    return condition if passing is None else condition | passing

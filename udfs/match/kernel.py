@@ -1,11 +1,11 @@
-"""MATCH_RECOGNIZE: stretches of rows of a key, in order of time, that match a pattern.
+"""MATCH_RECOGNIZE: sequences of rows of a key, in order of time, that match a pattern.
 
-In event time rows are mapped when the watermark has reached them, in the order of their times; a row is late, and
-dropped, when the watermark had reached its time before it came. In processing time they are mapped as they arrive. A
-match comes out when no row to come can lead to one that is preferred to it, and no match that begins earlier is open.
+In event time rows are mapped when the watermark has reached them, in order of their times; a row is late, and dropped,
+if the watermark had reached its time before it arrived. In processing time they are mapped as they arrive. A match is
+emitted when no future row can lead to a match that is preferred to it, and no match that begins earlier is open.
 
-State: rows that wait for the watermark, those from the first open match on, as many before these as PREV reads, and the
-open matches. What WITHIN has ended goes when the clock says so.
+The state holds the rows that wait for the watermark, the rows from the first open match on, as many rows before these
+as PREV reads, and the open matches. Matches that exceed WITHIN are dropped when the clock has passed it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MAPPED = "__mapped"
 
 @dataclass(frozen=True)
 class MatchKernel(WaitingRows):
-    """``passed`` are the columns of ``input`` that come out before the ``measures``: keys, or with ``all_rows``, where
-    each row of a match comes out, any. ``within`` is in microseconds. ``time`` names the column of the rows' times;
-    None stands for now, in processing time. ``holds``: operators above see no watermark that has passed the last row of
-    a match which is not decided."""
+    """The kernel of MATCH_RECOGNIZE. ``passed``: the columns of ``input`` that are emitted before the ``measures``:
+    keys, or any columns with ``all_rows``, which emits each row of a match. ``within`` is in microseconds. ``time``:
+    the column with the rows' times; None means processing time. ``holds``: operators above do not see a watermark that
+    has passed the last row of an undecided match."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -150,7 +150,7 @@ class MatchKernel(WaitingRows):
         return Line(table, time, begin, following, ready, stop), first
 
     def _in_time(self, line: Line, start: Indices, now: int) -> Flags:
-        """Whether a row to come may still belong to a match that begins at a row."""
+        """True where a future row may still belong to a match that begins at the row."""
         if now == END_OF_TIME:
             return np.zeros(len(start), np.bool_)
         if self.within is None:
@@ -162,7 +162,7 @@ class MatchKernel(WaitingRows):
         return np.asarray(np.where(waits, upcoming, at_least) - line.time[start] < self.within)
 
     def _kept_from(self, line: Line, kept: Flags, now: int) -> Indices:
-        """The first row of each key that is kept: that of its open matches, and as many before it as PREV reads."""
+        """The first stored row of each key: the first of its open matches, minus the number of rows that PREV reads."""
         if now == END_OF_TIME:
             return line.stop
         first = line.ready.copy()

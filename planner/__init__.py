@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlstream.planner.binder import bind_query, bind_statement, bind_table
     from sqlstream.planner.explain import PLANNER_STAGES
-    from sqlstream.planner.explain.json_schema import plan_schema
-    from sqlstream.planner.explain.to_json import from_json, to_json
+    from sqlstream.planner.explain.to_json import from_json, plan_schema, to_json
     from sqlstream.planner.rules import optimize, trace
 
 _HOMES = {
@@ -25,7 +24,7 @@ _HOMES = {
     "bind_table": "sqlstream.planner.binder",
     "from_json": "sqlstream.planner.explain.to_json",
     "optimize": "sqlstream.planner.rules",
-    "plan_schema": "sqlstream.planner.explain.json_schema",
+    "plan_schema": "sqlstream.planner.explain.to_json",
     "to_json": "sqlstream.planner.explain.to_json",
     "trace": "sqlstream.planner.rules",
 }

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Scan
 from sqlstream.planner.properties import Kinds, changelog_text
-from sqlstream.planner.rewriting import columns_of
 
 NodeT = TypeVar("NodeT", bound=Node)
 

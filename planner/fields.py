@@ -1,4 +1,4 @@
-"""Fields of rows and the expressions that compute them.
+"""Fields of rows: their names, the expressions that compute them, and their provenance.
 
 Every field name is unique within a node's schema, so expressions name fields unqualified: an ``exp.Column`` in a
 plan expression is quoted and means the field of the input with exactly that name.
@@ -6,14 +6,63 @@ plan expression is quoted and means the field of the input with exactly that nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.rewriting import sql
+from sqlstream.planner.expressions import folded, sql
+from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.types import DataType
+
+# --- names -----------------------------------------------------------------------------------------------------
+# They are unique within a schema, without regard to case, as Spark compares them.
+
+_PLAIN = re.compile(r"[A-Za-z]\w*")
+
+
+class Names:
+    """Gives every wish a name that no other field has: ``id``, ``id_1``, ``id_2``."""
+
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = {name.casefold() for name in used}
+
+    def unique(self, wish: str) -> str:
+        name, count = wish, 0
+        while name.casefold() in self._used:
+            count += 1
+            name = f"{wish}_{count}"
+        self._used.add(name.casefold())
+        return name
+
+
+def field_name(shown: str, expression: exp.Expr) -> str:
+    """A readable wish for the field of an expression that users see under the name ``shown``."""
+    if _PLAIN.fullmatch(shown):
+        return shown
+    inner = expression.this if isinstance(expression, exp.Filter) else expression
+    return spark_name(inner) or "expr"
+
+
+def shown_name(expression: exp.Expr) -> str:
+    """The column name of an expression without alias: its last name part, or its text."""
+    match expression:
+        case exp.Column() | exp.Dot():
+            return expression.name
+        case exp.Paren():
+            return shown_name(expression.this)
+    return expression.sql(SqlStream, normalize_functions="lower", comments=False)
+
+
+def field_of(name: str) -> exp.Column:
+    """The reference to a field in expressions of the plan."""
+    return exp.column(exp.to_identifier(name, quoted=True))
+
 
 FieldNames = frozenset[str]
 
@@ -51,8 +100,64 @@ class Item:
         """The field that the item computes."""
         return Field(self.name, self.type, self.nullable, self.time)
 
+    def with_constants_folded(self) -> Item:
+        """The item with the constant parts of its expression computed."""
+        return replace(self, expression=folded(self.expression))
+
     @property
     def text(self) -> str:
         """``v + 1 AS w``."""
         text = sql(self.expression)
         return text if text == self.name else f"{text} AS {self.name}"
+
+
+# --- provenance ------------------------------------------------------------------------------------------------
+# What fields are computed from, as expressions over columns of tables. Fingerprints of checkpoints compare it, so that
+# a renamed field changes nothing there; lineage shows it.
+
+Provenance = Mapping[str, str]
+"""By the name of a field, the SQL text of what it is computed from."""
+
+_NEEDS_NO_PARENTHESES = re.compile(r"[\w.]+(\([^()]*\))?")
+_with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
+
+
+def traced(expression: exp.Expr, provenance: Provenance) -> str:
+    """The text of an expression in which each field is replaced by its provenance."""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in provenance:
+            return node
+        text = provenance[node.name]
+        return exp.Var(this=text if _NEEDS_NO_PARENTHESES.fullmatch(text) else f"({text})")
+
+    return sql(expression.copy().transform(replaced))
+
+
+@contextmanager
+def qualified_by_tables() -> Iterator[None]:
+    """Within the block, provenance qualifies columns by their tables. Fingerprints of checkpoints do not."""
+    token = _with_tables.set(True)
+    try:
+        yield
+    finally:
+        _with_tables.reset(token)
+
+
+def is_qualified_by_tables() -> bool:
+    """Whether provenance currently qualifies columns by their tables."""
+    return _with_tables.get()
+
+
+# --- facts of checkpoints -------------------------------------------------------------------------------------
+
+
+def keys_fact(rows: Schema, keys: tuple[str, ...], provenance: Provenance) -> str:
+    """The provenance and types of the ``keys`` of rows, as a fact that state depends on."""
+    types = {f.name: f.type for f in rows}
+    return ", ".join(f"{provenance[k]} {types[k]}" for k in keys) or "none"
+
+
+def fields_fact(fields: Schema, provenance: Provenance) -> str:
+    """The provenance and types of the columns of stored rows, by position."""
+    return ", ".join(f"{provenance[f.name]} {f.type}" for f in fields)

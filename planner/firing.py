@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.durations import ordinal, readable
-from sqlstream.planner.rewriting import columns_of, sql
+from sqlstream.planner.expressions import columns_of, sql
 
 # --- triggers -------------------------------------------------------------------------------------------------
 

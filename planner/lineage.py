@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sqlstream.planner.fields import qualified_by_tables
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.planner.provenance import qualified_by_tables
 
 _COLUMN = re.compile(r"(?<![\w.`])(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")

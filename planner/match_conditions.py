@@ -14,12 +14,12 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
+from sqlstream.planner.expressions import columns_of, conjuncts, node_of, substituted
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.join_conditions import COMPARISONS, ORDERED
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
-from sqlstream.planner.rewriting import columns_of, conjuncts, node_of, substituted
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import BIGINT, BOOLEAN, DataType
 from sqlstream.udfs.joins.condition import Comparison

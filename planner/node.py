@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Table, TimeDomain
-from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, fields_fact
 from sqlstream.planner.properties import (
     Accepts,
     ArrivalOrder,
@@ -27,7 +27,27 @@ from sqlstream.planner.properties import (
     WaitsFor,
     WindowInfo,
 )
-from sqlstream.planner.provenance import Provenance, fields_fact
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+
+def cached_per_node(answer: Answer) -> Answer:
+    """``answer``, a function of one frozen node, computed once for each node and kept in its ``__dict__``.
+
+    ``functools.cached_property`` holds a lock per class up to Python 3.11. Properties of nodes compute each other in
+    any order, so two threads that plan could wait for each other's locks.
+    """
+    key = f"_{answer.__qualname__}"
+
+    @wraps(answer)
+    def cached(node: Any) -> Any:
+        answers = vars(node)
+        if key not in answers:
+            answers[key] = answer(node)
+        return answers[key]
+
+    return cast("Answer", cached)
+
 
 Conditions = list[exp.Expression]
 

@@ -10,15 +10,12 @@ from itertools import product
 from sqlglot import exp
 
 from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded, folded_item, is_boolean
-from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
+from sqlstream.planner.expressions import columns_of, folded, is_boolean, is_repeatable, sql, substituted
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, is_qualified_by_tables, traced
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
-from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, traced
-from sqlstream.planner.rewriting import columns_of, is_repeatable, sql, substituted
 from sqlstream.types import TIMESTAMP
 
 
@@ -234,7 +231,7 @@ class Project(Unary):
     is_batch_invariant = True
 
     def with_constants_folded(self) -> Node:
-        return replace(self, items=tuple(map(folded_item, self.items)))
+        return replace(self, items=tuple(item.with_constants_folded() for item in self.items))
 
     def pruned(self, required: FieldNames) -> Node:
         # Rows are counted by what is left, so one column stays.

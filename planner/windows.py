@@ -10,10 +10,9 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import ordinal, readable
-from sqlstream.planner.fields import Field, Schema
+from sqlstream.planner.expressions import columns_of, sql, substituted
+from sqlstream.planner.fields import Field, Schema, field_of
 from sqlstream.planner.firing import PythonCall
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.rewriting import columns_of, sql, substituted
 from sqlstream.types import TIMESTAMP
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.planner.rewriting import conjuncts
+from sqlstream.planner.expressions import conjuncts
 
 _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.rewriting import conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.expressions import conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.fields import field_of
 
 _PRESERVED = ("", "LEFT")
 

@@ -20,7 +20,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.rewriting import over_children
+from sqlstream.planner.expressions import over_children
 from sqlstream.planner.suggestions import did_you_mean
 
 VIEW = "of_view"

@@ -24,10 +24,9 @@ from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS,
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.fields import Field, Schema
+from sqlstream.planner.expressions import asked_of, over_children
+from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
-from sqlstream.planner.naming import shown_name
-from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 

@@ -21,16 +21,15 @@ from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item, Schema
+from sqlstream.planner.expressions import columns_of, node_of, over_children
+from sqlstream.planner.fields import Item, Names, Schema, field_name, field_of
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.rewriting import columns_of, node_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.planner.windows import CLOSES_AT_ONCE, DEFAULT_COLUMNS, AlignedWindow, Hop, Tumble, Window, WindowColumns
 from sqlstream.types import TIMESTAMP

@@ -12,9 +12,8 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field
+from sqlstream.planner.fields import Field, Names
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project
 from sqlstream.planner.operators.barriers import AlignBarriers

@@ -13,10 +13,10 @@ from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.grammar.spans import mark, mark_as, span_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
+from sqlstream.planner.expressions import node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions import arities
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, hint_for, kind_of, spark_name
-from sqlstream.planner.rewriting import node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import DataType

@@ -15,7 +15,7 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, RowKind, Table
 from sqlstream.planner.changes import NodeT, is_upsert, maker_of, not_taken, with_final_rows
-from sqlstream.planner.naming import Names
+from sqlstream.planner.fields import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog

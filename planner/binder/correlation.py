@@ -17,12 +17,11 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.fields import Field, Item
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, rewritten, with_args
+from sqlstream.planner.fields import Field, Item, Names, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, rewritten, with_args
 from sqlstream.types import BIGINT, BOOLEAN
 
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})

@@ -20,10 +20,10 @@ from sqlstream.planner.binder.calls import aggregate_name, check_call, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.expressions import node_of, over_children
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.patterns import misused_escape
-from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, DataType, from_sqlglot
 

@@ -18,12 +18,11 @@ from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.fields import Field
+from sqlstream.planner.expressions import node_of, over_children
+from sqlstream.planner.fields import Field, Names, field_of, shown_name
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
-from sqlstream.planner.naming import Names, field_of, shown_name
 from sqlstream.planner.nodes import Correlate, Filter
-from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.types import INT, STRING, UNKNOWN, DataType

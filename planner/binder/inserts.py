@@ -17,11 +17,10 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import BinderSettings, Context, Relation, bind_error
 from sqlstream.planner.binder.respelling import cut_to
 from sqlstream.planner.catalog import Catalog, Column, Table, View
-from sqlstream.planner.fields import Field, Item
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.expressions import conjunction, node_of
+from sqlstream.planner.fields import Field, Item, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Insert, Project
-from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import cast
 from sqlstream.types import DataType

@@ -23,20 +23,19 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.fields import Item
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
-from sqlstream.planner.joining import Equality, Join
-from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Equality, Join
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session

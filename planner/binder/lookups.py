@@ -29,12 +29,11 @@ from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, is_repeatable, node_of
+from sqlstream.planner.fields import Field, Item, Names, field_of
 from sqlstream.planner.intervals import interval_ms, text_ms
-from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, is_repeatable, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import STRING, DataType

@@ -25,16 +25,15 @@ from sqlstream.planner.binder.ordering import check_order
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.expressions import over_children
+from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of, shown_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
-from sqlstream.planner.naming import Names, field_name, field_of, shown_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan, extended
 from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import Sorted
-from sqlstream.planner.rewriting import over_children
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP

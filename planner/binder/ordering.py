@@ -15,10 +15,10 @@ from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import scope_of
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.expressions import conjunction, conjuncts
 from sqlstream.planner.fields import Field, Item, Schema
-from sqlstream.planner.node import Node, Unary, bottom_up
+from sqlstream.planner.node import Node, Unary, bottom_up, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
@@ -27,7 +27,6 @@ from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, be
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
 
 # --- ORDER BY, LIMIT and OFFSET -------------------------------------------------------------------------------

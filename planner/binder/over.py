@@ -23,18 +23,16 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Item
-from sqlstream.planner.folding import folded
+from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
+from sqlstream.planner.fields import Item, Names
 from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.operators.updating_over import UpdatingOver
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 

@@ -14,12 +14,10 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import Scope, Visible, scope_of
 from sqlstream.planner.binder.windows import time_field
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Function, TimeDomain
-from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.fields import Field, Item, Names, Schema
 from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.naming import Names
-from sqlstream.planner.node import Node
+from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import TIMESTAMP, DataType

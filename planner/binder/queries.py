@@ -16,9 +16,8 @@ from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item, Schema
+from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of
 from sqlstream.planner.functions.coercion import common_type, incompatible
-from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.suggestions import counted

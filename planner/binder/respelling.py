@@ -15,11 +15,11 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
+from sqlstream.planner.expressions import fitted, node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.json_words import nests, path_of
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.functions.templates import called, filled, text
-from sqlstream.planner.rewriting import fitted, node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 

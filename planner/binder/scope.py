@@ -11,8 +11,7 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field
-from sqlstream.planner.naming import Names, field_of, shown_name
+from sqlstream.planner.fields import Field, Names, field_of, shown_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.suggestions import did_you_mean

@@ -34,12 +34,11 @@ from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, wit
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item
+from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, node_of, over_children
+from sqlstream.planner.fields import Field, Item, Names, field_name, field_of, shown_name
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
-from sqlstream.planner.naming import Names, field_name, field_of, shown_name
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
-from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, over_children
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",

@@ -49,10 +49,10 @@ from sqlstream.planner.binder.temporal_joins import (
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT

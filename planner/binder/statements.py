@@ -21,10 +21,9 @@ from sqlstream.planner.binder.ordering import resolve_ranks
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.tables import dead_letter_table
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.fields import Item
-from sqlstream.planner.node import Node
+from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.nodes import Correlate, Filter, Output, Project
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import StatementSet as StatementSetNode

@@ -22,12 +22,11 @@ from sqlstream.planner.binder.joins import join_sides as join_of
 from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order
 from sqlstream.planner.binder.scope import Scope, Selected, Visible
-from sqlstream.planner.fields import Item
-from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.expressions import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.nodes import Filter, extended
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins import JoinKind

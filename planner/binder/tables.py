@@ -27,12 +27,11 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
-from sqlstream.planner.fields import Item
+from sqlstream.planner.expressions import is_repeatable, substituted
+from sqlstream.planner.fields import Item, field_of
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.naming import field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.rewriting import is_repeatable, substituted
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import TIMESTAMP, DataType, from_sqlglot
 

@@ -26,15 +26,15 @@ from sqlstream.planner.binder.joins import (
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
-from sqlstream.planner.joining import Equality
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs.joins import JoinKind
 

@@ -18,9 +18,8 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field
+from sqlstream.planner.fields import Field, Names
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
-from sqlstream.planner.naming import Names
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.operators.regular_join import RegularJoin

@@ -6,18 +6,86 @@ Of a job it also shows the figures, which the page asks for again where it is se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import count
+from typing import Any
 
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.changes import Changes, changes_of
-from sqlstream.planner.explain.advice import advice, latency
-from sqlstream.planner.explain.figures import Figure, Figures
+from sqlstream.planner.explain.stages import advice, latency
 from sqlstream.planner.explain.text import properties_text
 from sqlstream.planner.lineage import lineage
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
+
+# --- figures ---------------------------------------------------------------------------------------------------
+# What a running job counts of its plan. They are made of a job's reports, elsewhere.
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A count or a text. ``node``: the position of its operator in ``Node.walk``; None for the whole job. ``name``
+    tells it from others of the same operator, ``label`` says what it is, ``more`` what exactly is counted. ``value`` is
+    None where nothing is known yet, ``per_second`` where there is no rate. ``words`` stand for the value."""
+
+    node: int | None
+    name: str
+    label: str
+    more: str = ""
+    value: int | float | str | None = None
+    per_second: float | None = None
+    words: str | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{'job' if self.node is None else self.node}.{self.name}"
+
+    @property
+    def text(self) -> str:
+        """For people: ``words``, or the value with its rate."""
+        if self.words is not None:
+            return self.words
+        if self.value is None:
+            return "–"
+        shown = f"{self.value:,}" if isinstance(self.value, int) else str(self.value)
+        return shown if self.per_second is None else f"{shown} ({_rate_text(self.per_second)}/s)"
+
+
+def _rate_text(rate: float) -> str:
+    """Slow ones with a decimal, so that they are not taken for none."""
+    return f"{rate:,.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that is known at a moment; which figures there are depends on the plan alone. ``source``: where a page finds
+    newer ones, as ``as_json`` writes them; None for a page that stays as it is."""
+
+    figures: Sequence[Figure]
+    source: str | None = None
+
+    def of(self, node: int | None) -> Iterable[Figure]:
+        return (figure for figure in self.figures if figure.node == node)
+
+    def as_json(self) -> dict[str, Any]:
+        """An object of JSON values."""
+        return {
+            "figures": [
+                {
+                    "id": f.id,
+                    "node": f.node,
+                    "name": f.name,
+                    "label": f.label,
+                    "value": f.value,
+                    "per_second": f.per_second,
+                    "text": f.text,
+                }
+                for f in self.figures
+            ]
+        }
+
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --box: #8881; --strong: #0a7; --warn: #c60; }

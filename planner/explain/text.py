@@ -1,9 +1,10 @@
-"""A plan as a tree of lines, roots first."""
+"""Forms of a plan's tree: lines with the root first, Mermaid, JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlstream.planner.changes import Changes, changes_told
 from sqlstream.planner.durations import readable
@@ -56,3 +57,57 @@ def properties_text(changes: Changes) -> str:
     parts += [f"unique ({', '.join(sorted(key))})" for key in sorted(node.unique_keys, key=sorted)]
     parts += ["bounded" if node.bounded else "unbounded", f"order {node.arrival_order.value}"]
     return ", ".join(parts).replace("], ", "] ", 1)
+
+
+# --- Mermaid ---------------------------------------------------------------------------------------------------
+# A flowchart, sources at the top.
+
+_ESCAPES = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
+
+
+def mermaid(root: T, label: Callable[[T], str]) -> str:
+    """``flowchart TD`` with a box per node and an arrow from each input to its reader."""
+    nodes = list(root.walk())
+    ids = {id(node): f"n{i}" for i, node in enumerate(nodes)}
+    lines = [f'    {ids[id(node)]}["{_escaped(label(node))}"]' for node in nodes]
+    arrows = [f"    {ids[id(child)]} --> {ids[id(node)]}" for node in nodes for child in node.inputs]
+    return "\n".join(["flowchart TD", *lines, *arrows])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(c, c) for c in text)
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------
+# On several lines, as ``json.dumps`` with an indent of two, whose generators resume at each depth.
+
+_STEP = "  "
+
+
+def json_text(document: Any) -> str:
+    """The text of a document of dictionaries with texts as keys, lists, and values that JSON has."""
+    parts: list[str] = []
+    _write(document, "\n", parts)
+    return "".join(parts)
+
+
+def _write(value: Any, line: str, parts: list[str]) -> None:
+    """``line``: a line break and the indent that the value stands at."""
+    inner = line + _STEP
+    match value:
+        case {}:
+            before = "{"
+            for key, member in value.items():
+                parts += (before, inner, json.dumps(key, ensure_ascii=False), ": ")
+                _write(member, inner, parts)
+                before = ","
+            parts += (line, "}") if value else ("{}",)
+        case list() | tuple():
+            before = "["
+            for member in value:
+                parts += (before, inner)
+                _write(member, inner, parts)
+                before = ","
+            parts += (line, "]") if value else ("[]",)
+        case _:
+            parts.append(json.dumps(value, ensure_ascii=False))

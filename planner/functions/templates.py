@@ -8,7 +8,7 @@ from functools import cache
 from sqlglot import exp
 
 from sqlstream.grammar import parse_query
-from sqlstream.planner.rewriting import fitted, node_of
+from sqlstream.planner.expressions import fitted, node_of
 
 
 @cache

@@ -14,9 +14,9 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.expressions import node_of, over_children
 from sqlstream.planner.functions.flink_words import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
 from sqlstream.udfs.functions import options_of

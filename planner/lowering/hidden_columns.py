@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.expressions import node_of
 from sqlstream.udfs.event_times import END_OF_INPUT, LATEST
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND

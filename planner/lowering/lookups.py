@@ -14,13 +14,13 @@ from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.planner.expressions import columns_of, substituted
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted, string
 from sqlstream.planner.lowering.outputs import sent_aside, struct_of, with_side_columns
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup, failed_marker
 from sqlstream.planner.physical.steps import Ask
-from sqlstream.planner.rewriting import columns_of, substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key

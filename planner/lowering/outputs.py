@@ -30,8 +30,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import Lookup, failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.physical.clocks import stateful_nodes
-from sqlstream.planner.physical.steps import Read, Step
+from sqlstream.planner.physical.steps import Read, Step, stateful_nodes
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, from_bytes
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import LookupSource

@@ -14,6 +14,7 @@ from sqlstream.errors import UnsupportedError, repeating
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import columns_to_read, required_columns
 from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
+from sqlstream.planner.expressions import conjunction, conjuncts
 from sqlstream.planner.lowering.bad_rows import Letter, bad_column, lacks, parted, with_calls, with_required
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function
@@ -33,7 +34,6 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
 from sqlstream.planner.physical.steps import Read, Step
-from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.operator import WholeTable

@@ -28,8 +28,7 @@ from sqlstream.planner.lowering.hidden_columns import (
     string,
 )
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.engine import Gear
-from sqlstream.planner.physical.steps import Mark, WatermarkSource
+from sqlstream.planner.physical.steps import Gear, Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import LATE_TABLE
 

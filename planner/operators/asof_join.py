@@ -8,15 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import FieldNames, Schema
-from sqlstream.planner.joining import Join, timeless
-from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import FieldNames, Schema, traced
+from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
+from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
-from sqlstream.planner.provenance import traced
-from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.joins.condition import Comparison
 
 

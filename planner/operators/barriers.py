@@ -8,13 +8,11 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Schema
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
-from sqlstream.planner.provenance import Provenance, traced
-from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.barriers import MOST_HELD
 
 

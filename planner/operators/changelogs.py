@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
-from sqlstream.planner.fields import Field, FieldNames, Schema
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.provenance import Provenance
 from sqlstream.types import STRING
 
 Codes = tuple[tuple[RowKind, str], ...]

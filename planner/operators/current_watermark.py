@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, FieldNames, Schema
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import StateDescription, WindowInfo
-from sqlstream.planner.provenance import Provenance
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import FieldNames
-from sqlstream.planner.naming import Names as Unique
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
+from sqlstream.planner.fields import Names as Unique
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
-from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)

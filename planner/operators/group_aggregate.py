@@ -8,17 +8,14 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.aggregate_calls import read_by, sees_order, sees_ties, types_of_aggregate
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded_item
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.expressions import columns_of
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact, traced
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.window_aggregate import GROUPING_SET
-from sqlstream.planner.physical.aggregate_arguments import read_by, sees_order, sees_ties, types_of_aggregate
 from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
-from sqlstream.planner.provenance import Provenance, keys_fact, traced
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.types import DataType
 
 
@@ -88,7 +85,7 @@ class GroupAggregate(Unary):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def with_constants_folded(self) -> Node:
-        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
+        return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
         """Without keys one aggregate stays: rows are counted by what is left."""

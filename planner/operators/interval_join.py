@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Schema
-from sqlstream.planner.joining import Join, timeless
-from sqlstream.planner.node import Node
+from sqlstream.planner.node import Node, cached_per_node
+from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import FieldsRead, StateDescription
 
 

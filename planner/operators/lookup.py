@@ -8,13 +8,11 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.folding import folded, folded_item, is_boolean
-from sqlstream.planner.node import Conditions, Node, PushFilters, Unary
-from sqlstream.planner.operators.lookup_text import comparison_text, options_text
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, folded, is_boolean, sql
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, traced
+from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
 from sqlstream.planner.properties import (
     Accepts,
     ArrivalOrder,
@@ -24,10 +22,8 @@ from sqlstream.planner.properties import (
     WindowInfo,
     expiry_text,
 )
-from sqlstream.planner.provenance import Provenance, traced
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, sql
 from sqlstream.planner.rules.push_lookup_filters import Columns, comparisons
-from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions, Order
+from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 from sqlstream.udfs.lookup.source import Comparison
 
 LOOKUP_ERROR = "__lookup_error"
@@ -143,7 +139,10 @@ class Lookup(Unary):
     def with_constants_folded(self) -> Node:
         condition = folded(self.condition) if self.condition is not None else None
         rest = None if condition is not None and is_boolean(condition, True) else condition
-        keys, outputs = tuple(map(folded_item, self.keys)), tuple(map(folded_item, self.outputs))
+        keys, outputs = (
+            tuple(item.with_constants_folded() for item in self.keys),
+            tuple(item.with_constants_folded() for item in self.outputs),
+        )
         return replace(self, keys=keys, outputs=outputs, condition=rest)
 
     def pruned(self, required: FieldNames) -> Node:
@@ -350,3 +349,56 @@ def lookup_nodes(plan: Node) -> Iterator[Lookup]:
 def failed_marker(table: Table, number: int) -> str:
     """What LATE_TABLE says of the failed rows of the lookup with a number."""
     return f"lookup/{number}/{table.name}"
+
+
+# --- options in words ------------------------------------------------------------------------------------------
+# Options of tables are never shown: they may hold secrets.
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """``age > 3``, ``name IN ('a', 'b')``, ``name IS NULL``."""
+    if comparison.value is None:
+        return f"{comparison.column} {comparison.operator}"
+    if isinstance(comparison.value, tuple):
+        return f"{comparison.column} {comparison.operator} ({', '.join(map(_value, comparison.value))})"
+    return f"{comparison.column} {comparison.operator} {_value(comparison.value)}"
+
+
+def _value(value: object) -> str:
+    return f"'{value}'" if not isinstance(value, (bool, int, float)) else str(value)
+
+
+def options_text(options: LookupOptions, failed: str = "") -> list[str]:
+    """Order, capacity and timeout always, the rest where it is asked for; ``failed`` is the table of ON ERROR TO."""
+    if options.asynchronous:
+        texts = [f"{options.order.value.lower()}, capacity {options.capacity}"]
+    else:
+        texts = ["one at a time"]
+    texts.append(f"timeout {readable(options.timeout_ms)}{_then(options.on_timeout)}")
+    if options.on_error is not OnError.FAIL:
+        texts.append(f"on error {options.on_error.value} {failed}".rstrip())
+    texts += [_retry(r) for r in options.retries]
+    if options.cache is not None:
+        texts.append(_cache(options.cache))
+    if options.batch > 1:
+        within = f" within {readable(options.batch_within_ms)}" if options.batch_within_ms else ""
+        texts.append(f"batch {options.batch}{within}")
+    return texts
+
+
+def _then(action: OnTimeout) -> str:
+    return "" if action is OnTimeout.FAIL else f" then {action.value}"
+
+
+def _retry(retry: Retry) -> str:
+    on = {(True, False): " on miss", (False, True): " on error"}.get((retry.on_miss, retry.on_error), "")
+    if not retry.exponential:
+        return f"retry{on} {retry.times} times after {readable(retry.delay_ms)}"
+    limit = f" to {readable(retry.limit_ms)}" if retry.limit_ms is not None else ""
+    return f"retry{on} {retry.times} times after {readable(retry.delay_ms)}, doubled{limit}"
+
+
+def _cache(cache: Cache) -> str:
+    ttl = f" for {readable(cache.ttl_ms)}" if cache.ttl_ms is not None else ""
+    negative = f", misses for {readable(cache.negative_ttl_ms)}" if cache.negative_ttl_ms is not None else ""
+    return f"cache {cache.rows} rows{ttl}{negative}"

@@ -10,13 +10,12 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.properties import StateDescription, WaitsFor
-from sqlstream.planner.provenance import Provenance, keys_fact, traced
-from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.match.automaton import Automaton, Skip
 
 

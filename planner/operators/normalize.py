@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, RowKind
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import FieldNames
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import StateDescription, WindowInfo, expiry_text
-from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)

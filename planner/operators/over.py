@@ -8,15 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.aggregate_calls import read_by
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.node import Node, Unary
-from sqlstream.planner.physical.aggregate_arguments import read_by
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, fields_fact, keys_fact, traced
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo
-from sqlstream.planner.provenance import Provenance, fields_fact, keys_fact, traced
-from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})

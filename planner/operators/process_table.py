@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.node import Node
+from sqlstream.planner.expressions import sql
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact
+from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, StateDescription
-from sqlstream.planner.provenance import Provenance, keys_fact
-from sqlstream.planner.rewriting import sql
 from sqlstream.types import DataType
 
 

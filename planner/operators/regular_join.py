@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.joining import Join, timeless
+from sqlstream.planner.node import cached_per_node
+from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import StateDescription, expiry_text
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.udfs.joins import JoinKind
 
 Names = frozenset[str]

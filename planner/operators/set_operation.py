@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import FieldNames, Schema
-from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.fields import FieldNames, Provenance, Schema
+from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
-from sqlstream.planner.provenance import Provenance
 from sqlstream.udfs.changes import SetKind
 
 

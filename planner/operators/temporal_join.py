@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import FieldNames, Schema
-from sqlstream.planner.joining import Join, timeless
-from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
+from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
-from sqlstream.planner.rewriting import columns_of
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.fields import FieldNames
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.properties import StateDescription, WindowInfo
-from sqlstream.planner.provenance import Provenance, keys_fact
 
 
 @dataclass(frozen=True)

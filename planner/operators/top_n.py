@@ -8,16 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, field_of, keys_fact
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
-from sqlstream.planner.provenance import Provenance, keys_fact
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"

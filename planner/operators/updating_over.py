@@ -8,15 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, FieldNames, Schema
-from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.expressions import columns_of
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
+from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.over import OverCall, Sorted, arguments_of, call_text, function_text, sorted_text
 from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
-from sqlstream.planner.provenance import Provenance, keys_fact, traced
-from sqlstream.planner.rewriting import columns_of
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 

@@ -8,9 +8,26 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
+from sqlstream.planner.aggregate_calls import (
+    lists_in_arrival_order,
+    read_by,
+    reads_plain_column,
+    sees_order,
+    sees_ties,
+    types_of_aggregate,
+)
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.fields import Field, FieldNames, Item, Schema
+from sqlstream.planner.expressions import columns_of
+from sqlstream.planner.fields import (
+    Field,
+    FieldNames,
+    Item,
+    Provenance,
+    Schema,
+    is_qualified_by_tables,
+    keys_fact,
+    traced,
+)
 from sqlstream.planner.firing import (
     DEFAULT_FIRING,
     Accumulation,
@@ -26,26 +43,18 @@ from sqlstream.planner.firing import (
     When,
     simple_triggers,
 )
-from sqlstream.planner.folding import folded_item
-from sqlstream.planner.node import Link, Node
+from sqlstream.planner.node import Link, Node, cached_per_node
 from sqlstream.planner.nodes import Project, below_projections
-from sqlstream.planner.operators.window_fusing import reads_window, windows_on_top
 from sqlstream.planner.operators.windows import (
     AssignWindows,
     Windowed,
     WindowKernelKind,
     columns_text,
     provenance_of_columns,
+    reads_window,
     text_of,
     window_state_descriptions,
-)
-from sqlstream.planner.physical.aggregate_arguments import (
-    lists_in_arrival_order,
-    read_by,
-    reads_plain_column,
-    sees_order,
-    sees_ties,
-    types_of_aggregate,
+    windows_on_top,
 )
 from sqlstream.planner.properties import (
     ArrivalOrder,
@@ -57,8 +66,6 @@ from sqlstream.planner.properties import (
     Topic,
     WindowInfo,
 )
-from sqlstream.planner.provenance import Provenance, is_qualified_by_tables, keys_fact, traced
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.windows import (
     CLOSES_AT_ONCE,
     DEFAULT_COLUMNS,
@@ -226,7 +233,7 @@ class WindowAggregate(Windowed):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def with_constants_folded(self) -> Node:
-        return replace(self, aggregates=tuple(map(folded_item, self.aggregates)))
+        return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
         aggregates = tuple(a for a in self.aggregates if a.name in required)

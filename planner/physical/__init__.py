@@ -6,8 +6,7 @@ checkpoints, clocks and test harnesses read them; none of these decides anything
 
 from __future__ import annotations
 
-from sqlstream.planner.physical.engine import Engine, Gear
 from sqlstream.planner.physical.planning import physical_plan
-from sqlstream.planner.physical.steps import PhysicalPlan, explain_physical
+from sqlstream.planner.physical.steps import Engine, Gear, PhysicalPlan, explain_physical
 
 __all__ = ["Engine", "Gear", "PhysicalPlan", "explain_physical", "physical_plan"]

@@ -18,22 +18,30 @@ from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.changes import drops_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
-from sqlstream.planner.physical.clocks import PlanClocks, clocks_of, observes_watermarks, watermarked_nodes
-from sqlstream.planner.physical.engine import Engine, Gear, gear_of
-from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
     Ask,
     BlobWatermark,
     Compute,
+    Engine,
+    FilesToRead,
+    Gear,
     Mark,
     NativeState,
     Operator,
     PhysicalPlan,
+    PlanClocks,
     Port,
     Read,
     Step,
     WatermarkSource,
     Write,
+    candidate,
+    clocks_of,
+    files_to_read,
+    gear_of,
+    observes_watermarks,
+    times_between,
+    watermarked_nodes,
 )
 
 

@@ -1,21 +1,205 @@
-"""The steps of a physical plan: frozen, each with the node of the plan that it carries out and with every decision."""
+"""The steps of a physical plan, frozen, each with its node and every decision; the clocks that the plan needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlstream.grammar.depth import with_room
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.catalog import Column, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.node import Link, Node
-from sqlstream.planner.nodes import AssignTime, Insert, Output, Scan, StatementSet
-from sqlstream.planner.physical.clocks import PlanClocks
-from sqlstream.planner.physical.engine import Gear
-from sqlstream.planner.physical.readers import FilesToRead
+from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark.watermark import Watermark
+
+# --- clocks ----------------------------------------------------------------------------------------------------
+# Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
+# every key group; otherwise the clock itself is Spark's watermark. Lookups that defer rows need micro-batches in which
+# they are asked for again, and rows held by barriers such in which they say so, so ticks make some.
+
+
+@dataclass(frozen=True)
+class PlanClocks:
+    """``watermark`` is what Spark's watermark is. ``ticks``: processing time comes as ticks, as no watermark of a table
+    is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: the end of a bounded input is told
+    by a tick, as no table has a watermark.
+
+    On the native gear nothing but the watermark tells time.
+    """
+
+    watermark: Watermark = Watermark.NONE
+    ticks: bool = False
+    waiting: frozenset[WaitsFor] = frozenset()
+    ends_by_tick: bool = False
+
+    @property
+    def rows_wait(self) -> bool:
+        """True where rows of the plan may wait in state, and hold the watermark."""
+        return bool(self.waiting)
+
+    @property
+    def needs_ticks(self) -> bool:
+        """True where ticks must come, as processing time or to call what holds rows."""
+        return self.ticks or self.rows_wait
+
+
+def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
+    """The clocks on the columnar gear."""
+    stateful = list(stateful_nodes(plan))
+    by_clock = any(each.uses_processing_time for each in stateful)
+    event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
+    ticks = by_clock and (event_time or not marks)
+    by_time = Watermark.CLOCK if by_clock else Watermark.NONE
+    return PlanClocks(
+        Watermark.EVENT_TIME if event_time else by_time,
+        ticks,
+        frozenset(domain for node in stateful if (domain := node.waits_for) is not None),
+        ends_by_tick=ticks and not marks,
+    )
+
+
+def stateful_nodes(plan: Node) -> Iterator[Node]:
+    """The nodes that keep state, top down."""
+    return (node for node in plan.walk() if node.keeps_state)
+
+
+def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
+    """The time attributes that get a watermark: those that an operator above waits for."""
+    waiting = [(plan, awaited)]
+    while waiting:
+        node, domains = waiting.pop()
+        if isinstance(node, AssignTime) and node.domain in domains:
+            yield node
+        below = domains | node.awaited_domains
+        waiting += ((child, below) for child in reversed(node.inputs))
+
+
+def observes_watermarks(plan: Node) -> bool:
+    """True where several watermarks make one: Spark's checkpoint then holds the least of them only.
+
+    The queries of a statement set read each table as one source, so that all its watermarks are the same.
+    """
+    nodes = list(watermarked_nodes(plan))
+    return len({node.table for node in nodes} if isinstance(plan, StatementSet) else nodes) > 1
+
+
+# --- settings --------------------------------------------------------------------------------------------------
+
+AUTO = "auto"
+
+
+def never(scan: Scan) -> bool:
+    """Spark reads the files of all scans."""
+    return False
+
+
+@dataclass(frozen=True)
+class Engine:
+    """``gear``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
+
+    ``reads_files`` is asked about scans of Parquet files: True where the exchange of an operator may read them itself.
+    """
+
+    gear: str = AUTO
+    chains: bool = True
+    reads_files: Callable[[Scan], bool] = never
+
+
+class Gear(Enum):
+    """Which operators a plan runs on: kernels over columns, or Spark's own."""
+
+    COLUMNAR = "columnar"
+    NATIVE = "native"
+
+
+def gear_of(plan: Node, setting: str) -> Gear:
+    """The gear for a setting of ``auto``, ``columnar`` or ``native``.
+
+    ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
+    """
+    if setting == AUTO:
+        return Gear.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Gear.NATIVE
+    return Gear(setting)
+
+
+# --- Parquet files that exchanges read -------------------------------------------------------------------------
+# An operator's exchange reads the files itself where it takes columns as they are in the files.
+
+_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
+                    "DATE", "TIMESTAMP"})  # fmt: skip
+"""Types of columns that pyarrow reads from a file as Spark does."""
+
+_KEYS = frozenset({"INT", "BIGINT", "STRING"})
+"""Types of keys that exchanges hash themselves (``udfs.key_hash.can_hash``)."""
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """``columns``: by field of the operator's input, the column of the table of ``scan`` that it is."""
+
+    scan: Scan
+    columns: tuple[tuple[str, Column], ...]
+
+    def column(self, field: str) -> Column:
+        return dict(self.columns)[field]
+
+
+def candidate(below: Node) -> Scan | None:
+    """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
+    *_, last = _down(below)
+    if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
+        return None
+    return last if (last.table.option("format") or "").strip().lower() == "parquet" else None
+
+
+def times_between(below: Node) -> Iterator[AssignTime]:
+    """The time attributes between an operator above ``below`` and the scan."""
+    return (node for node in _down(below) if isinstance(node, AssignTime))
+
+
+def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
+    """The files that the exchange of an operator's input reads itself; None if a needed column is computed."""
+    read = node.fields_read(port)
+    if read is None:
+        return None
+    columns: dict[str, Column] = {}
+    for name in read.names:
+        column = _column(node.inputs[port], name, scan)
+        if column is None or (name == read.time and column.type.name != "TIMESTAMP"):
+            return None
+        columns[name] = column
+    if not columns or not all(columns[key].type.name in _KEYS for key in read.keys):
+        return None
+    return FilesToRead(scan, tuple(columns.items()))
+
+
+def _down(below: Node) -> Iterator[Node]:
+    """The node and those below it, as far as they leave rows as they are, and what stands below that."""
+    while isinstance(below, Project | AssignTime):
+        yield below
+        below = below.input
+    yield below
+
+
+def _column(below: Node, name: str, scan: Scan) -> Column | None:
+    """The column of the file that a field is; None where it is computed, or of a type that is not read alike."""
+    while below is not scan:
+        source = below_projections(below, name)
+        if source is None:
+            return None
+        below, name = source
+        if isinstance(below, AssignTime):
+            if name == below.column and name not in scan.columns:
+                return None
+            below = below.input
+    column = next((c for c in scan.table.physical_columns if c.name == name), None)
+    return column if column is not None and column.type.name in _TYPES else None
+
+
+# --- steps -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
 

@@ -1,18 +1,83 @@
-"""The order of the rules."""
+"""The rules that need little more than what nodes answer, and the order of all rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlstream.grammar.depth import with_room
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
+from sqlstream.planner.nodes import AssignTime, Project
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rules.merge_projects import merge_projects
-from sqlstream.planner.rules.push_filters import push_filters
+from sqlstream.planner.rules.push_filters import merge_projects, push_filters
 from sqlstream.planner.rules.push_lookup_filters import nothing, push_lookup_filters
-from sqlstream.planner.rules.remove_normalize import remove_normalize
-from sqlstream.planner.rules.remove_unused_time import remove_unused_time
+
+# --- rules ----------------------------------------------------------------------------------------------------
+
+
+def fold_constants(plan: Node) -> Node:
+    """Constants are computed while planning, where SQL's NULLs, types and overflows cannot make a difference."""
+    return bottom_up(plan, lambda node: node.with_constants_folded())
+
+
+def remove_unused_time(plan: Node) -> Node:
+    """Watermarks that no window above waits for are not computed, so that they do not stop filters and pruning."""
+    return _without_unused_time(plan, frozenset())
+
+
+def _without_unused_time(node: Node, needed: FieldNames) -> Node:
+    """``needed``: the fields of ``node`` that windows above are built on.
+
+    Columns of PROCTIME() and INGESTION_TIME() stay, until pruning removes those that nobody reads.
+    """
+    below = node.watermark_fields_needed(needed)
+    rebuilt = node.with_inputs(tuple(_without_unused_time(child, below) for child in node.inputs))
+    if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and rebuilt.column not in needed:
+        return _without_field(rebuilt.input, rebuilt.follows)
+    return rebuilt.without_unused_time(needed)
+
+
+def _without_field(node: Node, name: str | None) -> Node:
+    """The node without the field that only the watermark follows."""
+    if name is None:
+        return node
+    if isinstance(node, Project):
+        return replace(node, items=tuple(i for i in node.items if i.name != name))
+    return Project(node, tuple(f.as_item for f in node.schema if f.name != name))
+
+
+def remove_normalize(plan: Node) -> Node:
+    """Normalize, which knows previous rows for -U, goes where nobody above reads -U.
+
+    Changes by key then go unchanged into a sink with this key.
+    """
+    return _without_update_before(plan, above=False)
+
+
+def _without_update_before(node: Node, above: bool) -> Node:
+    """``above``: a node above needs -U."""
+    rewritten = node if above else node.without_update_before()
+    if rewritten is not node:
+        return _without_update_before(rewritten, above)
+    inputs = enumerate(node.inputs)
+    return node.with_inputs(
+        tuple(_without_update_before(child, node.reads_update_before(above, port)) for port, child in inputs)
+    )
+
+
+def fuse_windows_into_aggregate(plan: Node) -> Node:
+    """An aggregate over a window table function becomes one node that assigns the windows and aggregates."""
+    return bottom_up(plan, lambda node: node.with_windows_fused())
+
+
+def prune_columns(plan: Node) -> Node:
+    """Columns that nobody reads are not read, computed or carried along."""
+    return plan.pruned(plan.field_names)
+
+
+# --- order ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -31,21 +96,6 @@ class _PushLookupFilters:
 
     def __call__(self, plan: Node) -> Node:
         return push_lookup_filters(plan, self.accepts)
-
-
-def fold_constants(plan: Node) -> Node:
-    """Constants are computed while planning, where SQL's NULLs, types and overflows cannot make a difference."""
-    return bottom_up(plan, lambda node: node.with_constants_folded())
-
-
-def fuse_windows_into_aggregate(plan: Node) -> Node:
-    """An aggregate over a window table function becomes one node that assigns the windows and aggregates."""
-    return bottom_up(plan, lambda node: node.with_windows_fused())
-
-
-def prune_columns(plan: Node) -> Node:
-    """Columns that nobody reads are not read, computed or carried along."""
-    return plan.pruned(plan.field_names)
 
 
 # Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are

@@ -20,11 +20,11 @@ from sqlstream.connectors.secrets import without_secrets
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.explain.to_json import encode
+from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import Filter, Project, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 
 _NAMES = frozenset({
     "name", "keys", "start", "end", "time", "column", "pane", "pane_index", "grouping_id", "partition_by", "number",

@@ -15,9 +15,9 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.expressions import conjuncts, node_of, sql
 from sqlstream.planner.nodes import Filter, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.rewriting import conjuncts, node_of, sql
 from sqlstream.plans import plan_of
 from sqlstream.workspace import Workspace
 

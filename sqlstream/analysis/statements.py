@@ -31,6 +31,7 @@ from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.functions.patterns import warnings_of
@@ -38,7 +39,6 @@ from sqlstream.planner.lineage import lineage
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
-from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, emit_settings
 from sqlstream.statements.checking import check_statement

@@ -25,8 +25,8 @@ from sqlstream.planner.batch import resolve, spark_text
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.rewriting import node_of
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.from_flink import changes_from_flink
 from sqlstream.workspace import Workspace

@@ -17,7 +17,7 @@ from sqlstream.errors import Span
 from sqlstream.grammar import nodes
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.naming import Names
+from sqlstream.planner.fields import Names
 from sqlstream.plans import Root, plan_of
 from sqlstream.types import DataType
 from sqlstream.workspace import Workspace

@@ -14,7 +14,7 @@ from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.batch import SparkText, spark_text
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.expressions import node_of
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
 from sqlstream.spark.connect import is_connect

@@ -12,11 +12,10 @@ from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import conditions_of
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.fields import Item
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.expressions import conjunction
+from sqlstream.planner.fields import Item, field_of
 from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
-from sqlstream.planner.rewriting import conjunction
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, engine_of, require_sources
 from sqlstream.settings import Settings

@@ -14,7 +14,7 @@ from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import aggregate_name, parsed, sql_functions_in
 from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import UNKNOWN, DataType, from_sqlglot
 from sqlstream.udfs.functions import describe_function

@@ -11,9 +11,9 @@ from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.expressions import is_repeatable
 from sqlstream.planner.functions import arities, flink_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
-from sqlstream.planner.rewriting import is_repeatable
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.types import DataType

@@ -25,7 +25,7 @@ from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
 from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import stateful_nodes
+from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.runner import SessionSources
 from sqlstream.testing.buffer import Flush

@@ -13,12 +13,12 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.planner.joining import Join
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Union
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation

@@ -23,11 +23,11 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.binder import bind_query
+from sqlstream.planner.expressions import over_children
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.flink_words import spelled_for_spark
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.rewriting import over_children
 from sqlstream.types import DataType, from_spark
 from tests.fuzz.expressions import COLUMNS, random_expressions
 from tests.planner.plans import created

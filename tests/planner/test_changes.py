@@ -10,8 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
 from sqlstream.planner.changes import Changes, changes_of, maker_of, not_taken
-from sqlstream.planner.fields import Item
-from sqlstream.planner.naming import field_of
+from sqlstream.planner.fields import Item, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.normalize import Normalize

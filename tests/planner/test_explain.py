@@ -3,7 +3,7 @@
 import pytest
 
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
-from sqlstream.planner.explain.mermaid import mermaid
+from sqlstream.planner.explain.text import mermaid
 from sqlstream.planner.node import Node
 from tests.planner.plans import plan
 

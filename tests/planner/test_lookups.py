@@ -16,10 +16,10 @@ from sqlstream.grammar.nodes import Query
 from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.context import BinderSettings
+from sqlstream.planner.expressions import conjuncts
 from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder
-from sqlstream.planner.rewriting import conjuncts
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.planner.rules.push_lookup_filters import comparisons
 from sqlstream.plans import emit_settings, plan_of

@@ -4,14 +4,13 @@ import pytest
 
 from sqlstream.grammar import parse_query
 from sqlstream.planner.explain import explain
-from sqlstream.planner.folding import folded
+from sqlstream.planner.expressions import columns_of, folded
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Project, Scan, Union
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules import STAGES, optimize, trace
 from tests.planner.corpus import corpus
 from tests.planner.plans import optimized, plan

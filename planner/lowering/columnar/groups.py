@@ -12,7 +12,9 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.planner.aggregate_calls import NOT_EXECUTED, PICKS, CallParts, parts_of, prepared, values_and_constants
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
+from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.inputs import (
@@ -31,16 +33,7 @@ from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by,
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.physical.aggregate_arguments import (
-    NOT_EXECUTED,
-    PICKS,
-    CallParts,
-    parts_of,
-    prepared,
-    values_and_constants,
-)
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.rewriting import node_of
 from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK

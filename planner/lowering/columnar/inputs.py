@@ -21,8 +21,7 @@ from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.physical.readers import FilesToRead
-from sqlstream.planner.physical.steps import BlobWatermark, Operator
+from sqlstream.planner.physical.steps import BlobWatermark, FilesToRead, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND

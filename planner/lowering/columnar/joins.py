@@ -13,7 +13,6 @@ from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, Stru
 from sqlglot import exp
 
 from sqlstream.planner.fields import Field
-from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.inputs import (
     Files,
     InputField,
@@ -31,6 +30,7 @@ from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin

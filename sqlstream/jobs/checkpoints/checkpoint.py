@@ -24,7 +24,7 @@ from sqlstream.jobs.identity.layout import (
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.engine import Gear, gear_of, never
+from sqlstream.planner.physical.steps import Gear, gear_of, never
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,7 @@ from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord, moment
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.jobs.reports.sizes import size_text
-from sqlstream.planner.explain.figures import Figure, Figures
-from sqlstream.planner.explain.html import html_page
+from sqlstream.planner.explain.html import Figure, Figures, html_page
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.reports.waiting import Waiting
-from sqlstream.planner.physical.engine import Gear
+from sqlstream.planner.physical.steps import Gear
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from sqlstream.planner.joining import Join
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import Join
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
@@ -24,14 +24,7 @@ from sqlstream.udfs.joins.temporal import TemporalJoinKernel
 from sqlstream.udfs.joins.window import END as WINDOW_CLOSES
 from sqlstream.udfs.joins.window import WindowJoinKernel
 from sqlstream.udfs.kernel import Domain, Kernel
-from tests.differential.without_spark.columns import (
-    NotHere,
-    kind_items,
-    micros,
-    quoted,
-    renamed,
-    sql_of,
-)
+from tests.differential.without_spark.columns import NotHere, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from sqlstream.planner.joining import Equality
 from sqlstream.planner.lowering.columnar.joins import with_hash
+from sqlstream.planner.operators.join import Equality
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND

@@ -8,14 +8,12 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.caching import cached_per_node
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.fields import Field, FieldNames, Schema
+from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
 from sqlstream.planner.join_conditions import PairCondition, pair_condition
-from sqlstream.planner.node import Conditions, Node, PushFilters
+from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, FieldsRead
-from sqlstream.planner.provenance import Provenance, traced
-from sqlstream.planner.rewriting import columns_of, sql
 from sqlstream.udfs.joins import JoinKind
 
 

@@ -14,7 +14,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
-from sqlstream.grammar.elsewhere import instead_of
+from sqlstream.functions.elsewhere import instead_of
 from sqlstream.grammar.failures import (
     FOREIGN_STATEMENT,
     UNCLOSED,

@@ -14,20 +14,16 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
+from sqlstream.functions.builtin import Builtin
+from sqlstream.functions.catalogue import FUNCTIONS
+
 Builder = Callable[[list[Any]], exp.Expr]
 
-_ONE_ARGUMENT: dict[str, type[exp.Func]] = {
-    "AVG": exp.Avg,
-    "COLLECT_SET": exp.ArrayUniqueAgg,
-    "EXPLODE": exp.Explode,
-    "MAX": exp.Max,
-    "MIN": exp.Min,
-    "SUM": exp.Sum,
-}
 
-
-def _exactly_one(name: str, kind: type[exp.Func]) -> Builder:
+def _exactly_one(function: Builtin) -> Builder:
     """The typed node for one argument; with another number the call stays as written, for the binder to judge."""
+    name = function.name.upper()
+    kind = getattr(exp, function.node or "")
     return lambda args: kind(this=args[0]) if len(args) == 1 else exp.Anonymous(this=name, expressions=args)
 
 
@@ -64,9 +60,12 @@ def _array(args: list[Any]) -> exp.Expr:
 
 
 BUILDERS: dict[str, Builder] = {
-    **{name: _exactly_one(name, kind) for name, kind in _ONE_ARGUMENT.items()},
-    **{name: _unit_first(name) for name in ("DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF")},
-    **{name: _unit_first(name) for name in ("TIMESTAMPADD", "TIMESTAMPDIFF")},
+    **{
+        name.upper(): _exactly_one(function)
+        for name, function in FUNCTIONS.items()
+        if function.node and not function.alias_of
+    },
+    **{name.upper(): _unit_first(name.upper()) for name, function in FUNCTIONS.items() if function.unit_first},
     "ARRAY": _array,
     "COALESCE": exp.Coalesce.from_arg_list,
     "COLLECT_LIST": _collect_list,
@@ -77,17 +76,14 @@ BUILDERS: dict[str, Builder] = {
     "ROW": lambda args: exp.Anonymous(this="STRUCT", expressions=args),  # Flink's row constructor
 }
 
+_TOKENS = {"FROM": TokenType.FROM, "IN": TokenType.IN}
+
 ALIASED_ARGUMENTS = frozenset({"STRUCT"})
 
-# Calls with keywords between their arguments; without the keyword they are ordinary calls.
 KEYWORDS: dict[str, TokenType | str] = {
-    "EXTRACT": TokenType.FROM,
-    "OVERLAY": "PLACING",
-    "POSITION": TokenType.IN,
-    "SUBSTR": TokenType.FROM,
-    "SUBSTRING": TokenType.FROM,
-    "TRIM": TokenType.FROM,
+    f.name.upper(): _TOKENS.get(f.keyword, f.keyword) for f in FUNCTIONS.values() if f.keyword is not None
 }
+"""Calls with keywords between their arguments; without the keyword they are ordinary calls."""
 
 SPECIAL_FORMS: dict[str, Callable[[Any], Any]] = {
     "CAST": SparkParser.FUNCTION_PARSERS["CAST"],

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item, Schema
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, kind_of, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import call_arguments
 
 NOT_EXECUTED = "SS395"

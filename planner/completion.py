@@ -13,21 +13,13 @@ from itertools import pairwise, takewhile
 from typing import Protocol
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import expected_after
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.grammar.script import Piece, pieces
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.derived import (
-    AFTER_RELATIONS,
-    NO_ALIAS,
-    QUERY_STARTS,
-    Derived,
-    derived_around,
-    query_begin,
-)
-from sqlstream.planner.functions.kinds import callable_functions
+from sqlstream.planner.derived import AFTER_RELATIONS, NO_ALIAS, QUERY_STARTS, Derived, derived_around, query_begin
 from sqlstream.types import DataType
 
 
@@ -221,7 +213,7 @@ def _innermost(words: Sequence[Piece]) -> int:
 def _functions(catalog: Catalog) -> Iterator[Candidate]:
     for name in catalog.function_names():
         yield f"{name}(", SuggestionKind.FUNCTION, "function of yours"
-    for name, kind in sorted({**{n: k.value for n, k in callable_functions().items()}, **OWN_FUNCTIONS}.items()):
+    for name, kind in sorted(kinds_to_show().items()):
         yield f"{name.upper()}(", SuggestionKind.FUNCTION, kind
 
 

@@ -10,17 +10,15 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from sqlstream.functions.catalogue import FUNCTIONS, kind_of
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.trees import balanced
-from sqlstream.planner.functions.kinds import kind_of, spark_name
+from sqlstream.planner.functions.calls import spark_name
 
 N = TypeVar("N", bound=exp.Expr)
 
-# Functions of Spark that give another result at every call.
-_VOLATILE = frozenset({
-    "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "now", "curdate",
-    "spark_partition_id", "input_file_name", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp",
-})  # fmt: skip
+_VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.volatile)
+"""Functions that give another result at every call."""
 
 
 def node_of(expression: exp.Expr) -> exp.Expression:

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import folded, sql
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.types import DataType
 
 # --- names -----------------------------------------------------------------------------------------------------

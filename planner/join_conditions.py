@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.errors import BindError
+from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import columns_of, conjuncts, is_repeatable, node_of
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 from sqlstream.udfs.joins.condition import And, Compare, Comparison, Condition, IsNull, Not, Operand, Or, Truth

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError
+from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import columns_of, conjuncts, node_of, substituted
 from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.coercion import common_type
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.join_conditions import COMPARISONS, ORDERED
 from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
 from sqlstream.planner.type_inference import Types, call_arguments

@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlstream.functions.catalogue import result_type
+from sqlstream.functions.coercion import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.grammar.json_calls import JsonCall, PathInto
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.fields import Field, Schema
-from sqlstream.planner.functions.coercion import as_decimal, common_type, precision_and_scale, wider
-from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.functions.result_types import result_type
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import is_calendar
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, TIMESTAMP, UNKNOWN, DataType, from_sqlglot
 

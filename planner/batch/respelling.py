@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
@@ -26,7 +28,7 @@ from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.expressions import asked_of, over_children
 from sqlstream.planner.fields import Field, Schema, shown_name
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
@@ -232,7 +234,7 @@ def _aliased(spelled: exp.Expr, written: exp.Expr) -> exp.Expr:
     if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
         return spelled
     name = spark_name(written) if isinstance(written, exp.Func) else None
-    if name is not None and kind_of(name) is SparkFunctionKind.GENERATOR:
+    if name is not None and kind_of(name) is BuiltinKind.GENERATOR:
         return spelled
     return exp.Alias(this=spelled, alias=exp.to_identifier(shown_name(written), quoted=True))
 
@@ -247,7 +249,7 @@ def _is_aggregate(node: exp.Expr) -> bool:
     if not isinstance(node, (exp.Func, *AGGREGATE_WRAPPERS)):
         return False
     name = spark_name(_plain(node))
-    return name is not None and kind_of(name) is SparkFunctionKind.AGGREGATE
+    return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
 
 
 def _in_parentheses(query: exp.Expr) -> exp.Expr:

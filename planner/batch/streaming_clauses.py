@@ -16,7 +16,7 @@ from sqlstream.planner.batch.inputs import VIEW
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 
 _OF_TIME = GROUP_WINDOWS | WINDOW_PROPERTIES | PANES | SPARK_WINDOWS | TIME_MARKERS | {"current_watermark"}
 _HINTS = frozenset({"LOOKUP", "STATE_TTL"})

@@ -8,6 +8,8 @@ from functools import cache
 from sqlglot import exp
 
 from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, is_aggregate, kind_of
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.grammar.spans import mark, mark_as, span_of
@@ -15,27 +17,21 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.expressions import node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.functions import arities
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, hint_for, kind_of, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, hint_for, spark_name
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import DataType
 
-TIME_MARKERS = frozenset({"proctime", "ingestion_time"})
-WINDOW_PROPERTIES = frozenset(
-    f"{window}_{part}"
-    for window in ("tumble", "hop", "session", "cumulate")
-    for part in ("start", "end", "rowtime", "proctime")
-)
-SPARK_WINDOWS = frozenset({"window", "session_window"})
-GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
+
+def _of_kind(kind: BuiltinKind) -> frozenset[str]:
+    return frozenset(name for name, function in CLAUSE_FUNCTIONS.items() if function.kind is kind)
+
+
+TIME_MARKERS = _of_kind(BuiltinKind.TIME_ATTRIBUTE)
+GROUP_WINDOWS = _of_kind(BuiltinKind.GROUP_WINDOW)
 PANES = frozenset({"window_pane", "window_pane_index"})
-OWN_FUNCTIONS = {
-    **dict.fromkeys(TIME_MARKERS, "time attribute"),
-    **dict.fromkeys(GROUP_WINDOWS, "window"),
-    **dict.fromkeys(WINDOW_PROPERTIES | PANES, "window property"),
-}
-"""What Spark does not have, or not so, by kind."""
+WINDOW_PROPERTIES = _of_kind(BuiltinKind.WINDOW_PROPERTY) - PANES
+SPARK_WINDOWS = frozenset({"window", "session_window"})
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
@@ -71,7 +67,7 @@ def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
         user = catalog.function(node.name)
         if user is not None:
             return name if user.kind is FunctionKind.AGGREGATE else None
-    return name if kind_of(name) is SparkFunctionKind.AGGREGATE else None
+    return name if is_aggregate(name) else None
 
 
 def check_call(node: exp.Expr, context: Context) -> None:
@@ -142,12 +138,12 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
         case None:
             hint = hint_for(name, context.catalog.function_names())
             context.wrong("SS203", f'function "{name}" does not exist', node, hint)
-        case SparkFunctionKind.WINDOW:
+        case BuiltinKind.WINDOW:
             context.wrong("SS209", f'window function "{name}" needs an OVER clause', node)
-        case SparkFunctionKind.GENERATOR:
+        case BuiltinKind.GENERATOR:
             hint = f"Write LATERAL VIEW {name.upper()}(…) t AS c, or use it alone as a column of SELECT."
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
-        case SparkFunctionKind.TABLE:
+        case BuiltinKind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
         case _ if name in _ORDERED and not _has_order(node, name):
             hint = f"Write {name.upper()}(…) WITHIN GROUP (ORDER BY a)."
@@ -168,8 +164,9 @@ def _check_count(node: exp.Expr, name: str, context: Context) -> None:
         return
     distinct = [e for e in node.expressions if isinstance(e, exp.Distinct)]
     count = len(node.expressions) + sum(len(e.expressions) - 1 for e in distinct)
-    if not arities.takes(name, count):
-        context.wrong("SS207", f'function "{name}" takes {arities.wanted(name)}, not {count}', node)
+    function = FUNCTIONS[name]
+    if not function.takes(count):
+        context.wrong("SS207", f'function "{name}" takes {function.arity_in_words}, not {count}', node)
 
 
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
@@ -21,8 +22,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.expressions import node_of, over_children
-from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.patterns import misused_escape
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, DataType, from_sqlglot

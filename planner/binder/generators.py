@@ -8,6 +8,9 @@ from functools import reduce
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import ARG
@@ -20,8 +23,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.expressions import node_of, over_children
 from sqlstream.planner.fields import Field, Names, field_of, shown_name
-from sqlstream.planner.functions.coercion import common_type
-from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
+from sqlstream.planner.functions.calls import hint_for, spark_name
 from sqlstream.planner.nodes import Correlate, Filter
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import call_arguments
@@ -64,7 +66,7 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
     name = spark_name(call) if isinstance(call, exp.Func) else None
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
         return False
-    return kind_of(name) is SparkFunctionKind.GENERATOR
+    return kind_of(name) is BuiltinKind.GENERATOR
 
 
 def generate(

@@ -33,7 +33,7 @@ from sqlstream.planner.binder.windows import (
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.expressions import node_of, with_args
 from sqlstream.planner.fields import Field, field_name, field_of, shown_name
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
 from sqlstream.planner.windows import RowMeasured, Session, UserWindow, Window, WindowColumns
 

@@ -19,7 +19,7 @@ from sqlstream.grammar.trees import table_clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import NotAnInterval, text_ms
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import did_you_mean

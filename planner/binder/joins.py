@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
@@ -25,7 +26,6 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
 from sqlstream.planner.fields import Item, Names, field_of
-from sqlstream.planner.functions.coercion import common_type
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.node import Node

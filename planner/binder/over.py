@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import Span
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
@@ -21,12 +23,12 @@ from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
+from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
 from sqlstream.planner.fields import Item, Names
-from sqlstream.planner.functions import flink_names
-from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
@@ -221,7 +223,7 @@ class _Binding:
     ) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
-            if called in flink_names.AGGREGATE:
+            if called in COLLECTING:
                 detail = f"{called.upper()} is made of all rows of a group: use it with GROUP BY."
                 raise unsupported.refusal("over function", span_of(call), detail)
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
@@ -265,11 +267,9 @@ class _Binding:
         return exp.Anonymous(this=called, expressions=arguments)
 
     def _not_over(self, call: exp.Expr, called: str) -> Exception:
-        if kind_of(called) is SparkFunctionKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        if kind_of(called) is BuiltinKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
             detail = (
-                f"It is {called.upper()}."
-                if kind_of(called) is SparkFunctionKind.WINDOW
-                else "It is one with IGNORE NULLS."
+                f"It is {called.upper()}." if kind_of(called) is BuiltinKind.WINDOW else "It is one with IGNORE NULLS."
             )
             return unsupported.refusal("over function", span_of(call), detail)
         hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import incompatible
 from sqlstream.grammar.nodes import Argument, Descriptor, RowCount, TableArgument, TableFunction
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelogs import check_changes
@@ -16,7 +17,6 @@ from sqlstream.planner.binder.scope import Scope, Visible, scope_of
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import Function, TimeDomain
 from sqlstream.planner.fields import Field, Item, Names, Schema
-from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.suggestions import counted, did_you_mean

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner import unsupported
@@ -17,7 +18,6 @@ from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of
-from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.suggestions import counted

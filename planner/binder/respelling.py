@@ -10,15 +10,16 @@ from functools import reduce
 
 from sqlglot import exp
 
+from sqlstream.functions.builtin import BuiltinKind, Origin
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.expressions import fitted, node_of, over_children, own_expressions, rewritten
-from sqlstream.planner.functions import flink_names
-from sqlstream.planner.functions.json_words import nests, path_of
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
+from sqlstream.planner.functions.spelling import nests, path_of
 from sqlstream.planner.functions.templates import called, filled, text
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
@@ -352,7 +353,12 @@ def _period_of_years(field: str, source: exp.Expr) -> exp.Expr:
 
 # --- Flink's functions ----------------------------------------------------------------------------------------
 
-_COLLECTING = flink_names.AGGREGATE
+COLLECTING = frozenset(
+    name
+    for name, function in FUNCTIONS.items()
+    if function.origin is Origin.FLINK and function.kind is BuiltinKind.AGGREGATE
+)
+"""Aggregates of Flink's that are computed from the list of a group's values."""
 _DATE_BEGINS = {"DAY": "p1", "WEEK": "TRUNC(p1, 'WEEK')", "MONTH": "TRUNC(p1, 'MONTH')",
              "QUARTER": "TRUNC(p1, 'QUARTER')", "YEAR": "TRUNC(p1, 'YEAR')"}  # fmt: skip
 _LONG_UNITS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
@@ -375,10 +381,10 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Respel
             return _of_variant(node, again(node.this), node.expressions[0])
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
-        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
             rest = {key: value for key, value in node.args.items() if key != "this"}
             return _collecting_aggregate(call, types, again, lambda collected: exp.Window(this=collected, **rest))
-        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in _COLLECTING:
+        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
             condition = again(node.expression)
             return _collecting_aggregate(
                 call, types, again, lambda collected: exp.Filter(this=collected, expression=condition)
@@ -394,7 +400,7 @@ def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again
         return None
     if name.upper() in OF_A_PATH:
         _check_path(node, name, context)
-    elif name in _COLLECTING:
+    elif name in COLLECTING:
         return _collecting_aggregate(node, types, again, lambda collected: collected)
     elif name == "to_timestamp_ltz" and operands:
         return _instant([again(o) for o in operands], types.of(operands[0]))

@@ -36,7 +36,7 @@ from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, node_of, over_children
 from sqlstream.planner.fields import Field, Item, Names, field_name, field_of, shown_name
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 

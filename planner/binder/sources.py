@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
+from sqlstream.functions.coercion import common_type, incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
@@ -51,7 +52,6 @@ from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeD
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import conjunction, conjuncts, node_of
 from sqlstream.planner.fields import Field
-from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, cast

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.errors import Diagnostic
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import walk
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 
 WARNING = "SS236"
 
-# Their second argument is a regular expression.
-_REGEX_FUNCTIONS = frozenset({
-    "regexp", "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr", "regexp_like", "regexp_replace",
-    "regexp_substr", "rlike", "split",
-})  # fmt: skip
+_REGEX_FUNCTIONS = frozenset(name for name, function in FUNCTIONS.items() if function.regex)
 
 # Escapes that are characters in a text of Spark's and something else in a regular expression.
 _MISTAKEN = {

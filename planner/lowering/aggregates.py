@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.columnar.groups import grouping_id, in_sets, key_in_sets, set_keys, split_call
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register

@@ -15,7 +15,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.expressions import node_of, over_children
-from sqlstream.planner.functions.flink_words import spelled_for_spark
+from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
@@ -26,6 +26,7 @@ from sqlstream.udfs.shipping import modules_to_ship
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
 
 _EXECUTED = (FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE)
 

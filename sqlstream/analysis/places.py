@@ -9,15 +9,14 @@ from sqlglot import exp
 
 from sqlstream.analysis.answers import Hover
 from sqlstream.errors import Span
+from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, kind_of
 from sqlstream.grammar import nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.script import Piece, pieces
 from sqlstream.grammar.trees import walk
-from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, View
 from sqlstream.planner.completion import Scope
 from sqlstream.planner.durations import as_interval
-from sqlstream.planner.functions.kinds import kind_of
 from sqlstream.workspace import Workspace
 
 
@@ -139,8 +138,9 @@ def _function(name: str, function: Function | None) -> Iterator[str]:
     kind = kind_of(name)
     if kind is not None:
         yield f"`{name.upper()}`\n\nbuilt-in {kind.value} function"
-    if name.lower() in OWN_FUNCTIONS:
-        yield f"`{name.upper()}`\n\n{OWN_FUNCTIONS[name.lower()]}"
+    own = CLAUSE_FUNCTIONS.get(name.lower())
+    if own is not None:
+        yield f"`{name.upper()}`\n\n{own.kind.text}"
 
 
 # --- definitions and all places -------------------------------------------------------------------------------

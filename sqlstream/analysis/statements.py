@@ -25,6 +25,7 @@ from sqlstream.analysis.parameters import FilledText, filled
 from sqlstream.batch import runs_instead
 from sqlstream.batch.choosing import batch_in_place_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import walk
@@ -33,7 +34,7 @@ from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
 from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Field
-from sqlstream.planner.functions.kinds import kind_of, spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.patterns import warnings_of
 from sqlstream.planner.lineage import lineage
 from sqlstream.planner.node import Node

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlstream.analysis.answers import Transpiled
 from sqlstream.analysis.types import type_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.functions.catalogue import same_in_flink
 from sqlstream.grammar import clauses_of, format_script, nodes, parse_script, span_of, table_clauses_of, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStreamGenerator
@@ -26,7 +27,7 @@ from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import node_of
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.from_flink import changes_from_flink
 from sqlstream.workspace import Workspace
@@ -88,28 +89,6 @@ def _from_flink(text: str, workspace: Workspace) -> Translated:
 
 # --- to Flink -------------------------------------------------------------------------------------------------
 
-_OF_FLINK = frozenset({
-    "abs", "acos", "approx_count_distinct", "array", "array_agg", "array_append", "array_concat", "array_contains",
-    "array_distinct", "array_except", "array_intersect", "array_join", "array_max", "array_min", "array_position",
-    "array_prepend", "array_remove", "array_reverse", "array_slice", "array_union", "ascii", "asin", "atan", "atan2",
-    "avg", "btrim", "cardinality", "case", "ceil", "char_length", "character_length", "chr", "coalesce", "collect",
-    "concat", "concat_ws", "cos", "cosh", "cot", "count", "cume_dist", "cumulate_end", "cumulate_start",
-    "current_date", "current_timestamp", "date_format", "dayofmonth", "dayofweek", "dayofyear", "degrees",
-    "dense_rank", "elt", "endswith", "exists", "extract", "first_value", "floor", "from_base64", "grouping",
-    "grouping_id", "hex", "hop_end", "hop_rowtime", "hop_start", "hour", "if", "ifnull", "initcap", "instr",
-    "is_alpha", "is_decimal", "is_digit", "json_array", "json_arrayagg", "json_exists", "json_object",
-    "json_objectagg", "json_query", "json_quote", "json_string", "json_unquote", "json_value", "lag", "last_value",
-    "lead", "left", "listagg", "locate", "lower", "lpad", "map", "map_entries", "map_from_arrays", "map_keys",
-    "map_union", "map_values", "max", "md5", "min", "minute", "month", "nth_value", "ntile", "nullif", "overlay",
-    "percent_rank", "pi", "position", "power", "proctime", "quarter", "radians", "rank", "regexp_extract",
-    "regexp_replace", "repeat", "replace", "reverse", "right", "round", "row_number", "rpad", "second",
-    "session_end", "session_start", "sha1", "sha2", "sha224", "sha256", "sha384", "sha512", "sin", "sinh",
-    "split_index", "sqrt", "startswith", "stddev_pop", "stddev_samp", "substr", "substring", "sum", "tan", "tanh",
-    "to_base64", "to_timestamp_ltz", "translate", "trim", "truncate", "tumble_end", "tumble_rowtime", "tumble_start",
-    "unhex", "upper", "url_decode", "url_encode", "var_pop", "var_samp", "variance", "week", "year",
-})  # fmt: skip
-"""Functions that Flink has by these names, and that give the same there; ``_differing`` knows the exceptions."""
-
 _SYNTAX_OF_OURS: dict[type[exp.Expr], str] = {
     exp.Qualify: "QUALIFY", exp.Lateral: "LATERAL VIEW", exp.Pivot: "PIVOT", exp.Lambda: "a lambda",
     exp.TableSample: "TABLESAMPLE", exp.Sort: "SORT BY", exp.Distribute: "DISTRIBUTE BY", exp.Cluster: "CLUSTER BY",
@@ -169,7 +148,7 @@ def _foreign(node: exp.Expr, catalog: Catalog) -> Iterator[Diagnostic]:
         case exp.Func():
             name = spark_name(node)
             user = isinstance(node, exp.Anonymous) and catalog.function(node.name) is not None
-            if user or (name is not None and name not in _OF_FLINK):
+            if user or (name is not None and not same_in_flink(name)):
                 why = "a function of the catalog here" if user else "no function that is the same in Flink"
                 yield _refusal(f'"{node.name if user else name}" is {why}', span_of(node))
 

@@ -11,7 +11,7 @@ from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.batch import SparkText
 from sqlstream.planner.catalog import View
-from sqlstream.planner.functions.kinds import hint_for
+from sqlstream.planner.functions.calls import hint_for
 from sqlstream.planner.lowering.context import too_deep_for_spark
 from sqlstream.planner.suggestions import did_you_mean
 

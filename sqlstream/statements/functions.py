@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from sqlglot import exp
-
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.functions.builtin import Builtin, BuiltinKind, Origin
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.expressions import is_repeatable
-from sqlstream.planner.functions import arities, flink_names
-from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.types import DataType
@@ -31,14 +28,12 @@ def describe_function_named(name: nodes.Name, catalog: Catalog, *, extended: boo
     if function is not None:
         told = [*_of_user(function), *(_more_of_user(function) if extended else ())]
         return Rows.of_text(("info name", "info value"), told)
-    kind = kind_of(local)
-    if kind is None:
+    built_in = FUNCTIONS.get(local.lower())
+    if built_in is None:
         hint = did_you_mean(local, catalog.function_names(), "functions of yours")
         raise BindError(NO_FUNCTION, f'function "{local}" does not exist', name.span, hint=hint)
-    told = [("function name", local.lower()), ("kind", kind.value), ("origin", "built-in")]
-    return Rows.of_text(
-        ("info name", "info value"), [*told, *(_more_of_built_in(local.lower(), kind) if extended else ())]
-    )
+    told = [("function name", built_in.name), ("kind", built_in.kind.value), ("origin", "built-in")]
+    return Rows.of_text(("info name", "info value"), [*told, *(_more_of_built_in(built_in) if extended else ())])
 
 
 # --- functions of users ---------------------------------------------------------------------------------------
@@ -88,15 +83,14 @@ def _argument(name: str, kind: DataType, default: str | None) -> str:
 # --- built-in functions ---------------------------------------------------------------------------------------
 
 
-def _more_of_built_in(name: str, kind: SparkFunctionKind) -> Iterator[Line]:
-    of_flink = name in flink_names.SCALAR | flink_names.AGGREGATE
+def _more_of_built_in(function: Builtin) -> Iterator[Line]:
+    of_flink = function.origin is Origin.FLINK
     yield "class", "an expression of Spark, by Flink's name" if of_flink else "a function of Spark"
-    if name in arities.names() | flink_names.COUNTS.keys():
-        yield "arguments", arities.wanted(name)
-    if kind in (SparkFunctionKind.SCALAR, SparkFunctionKind.AGGREGATE):
-        repeatable = is_repeatable(exp.Anonymous(this=name, expressions=[]))
-        yield "deterministic", str(repeatable).upper()
-    if usage := _usage(name):
+    if function.arity is not None:
+        yield "arguments", function.arity_in_words
+    if function.kind in (BuiltinKind.SCALAR, BuiltinKind.AGGREGATE):
+        yield "deterministic", str(not function.volatile).upper()
+    if usage := _usage(function.name):
         yield "usage", usage
 
 

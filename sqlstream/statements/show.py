@@ -11,13 +11,12 @@ from sqlstream.catalogs.materialized import KINDS
 from sqlstream.catalogs.store import Database
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError
+from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder import CORE_MODULE
-from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.durations import as_interval
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
 from sqlstream.statements.ddl import create_catalog_text, create_materialized_text, create_table_text, create_view_text
@@ -161,7 +160,7 @@ def _users(functions: Iterable[Function]) -> list[_Line]:
 
 def _built_in() -> list[_Line]:
     """Ours and Spark's, as far as a query may call them."""
-    kinds = {**OWN_FUNCTIONS, **{name: kind.value for name, kind in callable_functions().items()}}
+    kinds = kinds_to_show()
     return [(name, kinds[name], "built-in", "", "", "") for name in sorted(kinds)]
 
 

@@ -25,7 +25,7 @@ from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.expressions import over_children
 from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.flink_words import spelled_for_spark
+from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.types import DataType, from_spark
@@ -34,6 +34,7 @@ from tests.planner.plans import created
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 _FOR_SPARK_ALONE = (
     "AVRO_NOT_LOADED", "CANNOT_PARSE_DATATYPE", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "DATATYPE_MISMATCH",

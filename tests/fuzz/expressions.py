@@ -7,9 +7,10 @@ from random import Random
 
 from sqlglot.tokens import TokenType
 
+from sqlstream.functions.builtin import BuiltinKind, Origin
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser as Parser
-from sqlstream.planner.functions import arities, spark_names
 
 COLUMNS = {
     "b": "BOOLEAN", "ti": "TINYINT", "si": "SMALLINT", "i": "INT", "l": "BIGINT", "f": "FLOAT", "d": "DOUBLE",
@@ -109,8 +110,10 @@ def _units(random: Random) -> Iterator[str]:
 
 
 def _calls(random: Random, number: int) -> Iterator[str]:
-    names = sorted(arities.names() & (spark_names.SCALAR | spark_names.AGGREGATE))
+    kinds = (BuiltinKind.SCALAR, BuiltinKind.AGGREGATE)
+    of_spark = (f for f in FUNCTIONS.values() if f.origin is Origin.SPARK and f.kind in kinds)
+    names = sorted(f.name for f in of_spark if f.arity is not None)
     for name in random.choices(names, k=number):
-        count = random.choice([n for n in range(5) if arities.takes(name, n)] or [random.randrange(4)])
+        count = random.choice([n for n in range(5) if FUNCTIONS[name].takes(n)] or [random.randrange(4)])
         count = count if random.random() < 0.9 else random.randrange(5)
         yield f"{name}({', '.join(random.choices((*COLUMNS, *_LITERALS), k=count))})"

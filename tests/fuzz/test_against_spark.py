@@ -7,7 +7,8 @@ import logging
 import pytest
 from pyspark.errors import PySparkException
 
-from sqlstream.planner.functions import arities, flink_names
+from sqlstream.functions.builtin import Origin
+from sqlstream.functions.catalogue import FUNCTIONS
 from tests.fuzz.against_spark import differences
 from tests.fuzz.expressions import random_expressions
 
@@ -32,7 +33,8 @@ def test_expressions_of_every_form(spark):
 
 def test_counts_of_arguments(spark):
     """Each function of Spark's with one argument more, and with one less, than it takes."""
-    names = sorted(arities.names() - flink_names.COUNTS.keys() - flink_names.MORE_COUNTS.keys())
+    spelled_as_in_spark = (f for f in FUNCTIONS.values() if f.origin is Origin.SPARK and not f.spark)
+    names = sorted(f.name for f in spelled_as_in_spark if f.arity is not None)
     rows = spark.createDataFrame([], "a INT")
     wrong = []
     for name in ("ceil", "floor", "mode", *names[::7]):
@@ -42,13 +44,13 @@ def test_counts_of_arguments(spark):
                 refused = False
             except PySparkException as error:
                 refused = (error.getCondition() or "").startswith(_WRONG_COUNT)
-            if refused == arities.takes(name, count):
+            if refused == FUNCTIONS[name].takes(count):
                 wrong.append((name, count))
     assert wrong == []
 
 
 def _edges(name: str) -> list[int]:
     """The counts on both sides of where what a function takes begins and ends."""
-    taken = [arities.takes(name, count) for count in range(10)]
+    taken = [FUNCTIONS[name].takes(count) for count in range(10)]
     changes = [count for count in range(9) if taken[count] != taken[count + 1]]
     return sorted({edge for count in changes for edge in (count, count + 1)})

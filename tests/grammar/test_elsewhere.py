@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import sqlstream
-from sqlstream.grammar.elsewhere import INSTEAD, LETTERS
-from sqlstream.planner.functions.kinds import hint_for, kind_of
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.functions.elsewhere import INSTEAD, LETTERS
+from sqlstream.planner.functions.calls import hint_for
 from sqlstream.session import Session
 
 _COLUMNS = ", ".join(f"{name} {kind}" for name, kind in LETTERS.items() if name != "ts")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from sqlstream.functions.builtin import BuiltinKind, Origin
+from sqlstream.functions.catalogue import FUNCTIONS, kind_of
 from sqlstream.grammar import parse_query
 from sqlstream.planner.fields import Field
-from sqlstream.planner.functions import spark_names
-from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType, parse_type
 from tests.planner.plans import plan
@@ -127,9 +127,7 @@ def test_inferred_types_are_those_of_spark(spark):
 @pytest.mark.spark
 def test_function_names_are_those_of_spark(spark):
     listed = {r[0] for r in spark.sql("SHOW SYSTEM FUNCTIONS").collect() if r[0].replace("_", "").isalnum()}
-    known = set().union(
-        spark_names.AGGREGATE, spark_names.GENERATOR, spark_names.WINDOW, spark_names.TABLE, spark_names.SCALAR
-    )
+    known = {name for name, function in FUNCTIONS.items() if function.origin is Origin.SPARK}
     assert listed - known == set()
     assert known - listed == set()
 
@@ -137,11 +135,11 @@ def test_function_names_are_those_of_spark(spark):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("SUM", SparkFunctionKind.AGGREGATE),
-        ("explode", SparkFunctionKind.GENERATOR),
-        ("row_number", SparkFunctionKind.WINDOW),
-        ("upper", SparkFunctionKind.SCALAR),
-        ("range", SparkFunctionKind.TABLE),
+        ("SUM", BuiltinKind.AGGREGATE),
+        ("explode", BuiltinKind.GENERATOR),
+        ("row_number", BuiltinKind.WINDOW),
+        ("upper", BuiltinKind.SCALAR),
+        ("range", BuiltinKind.TABLE),
         ("nonsense", None),
     ],
 )

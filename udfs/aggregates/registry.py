@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.builtin import Aggregate
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import lists, moments
 from sqlstream.udfs.aggregates.accumulator import ARRIVAL, Accumulator, AggregateCall, Ordering, Plan, Source
@@ -33,30 +35,6 @@ from sqlstream.udfs.aggregates.values import is_number, is_ordered
 from sqlstream.udfs.kernel import ROW_KIND
 
 NOT_EXECUTED = "SS395"
-
-_SYNONYMS = {
-    "mean": "avg",
-    "std": "stddev_samp",
-    "stddev": "stddev_samp",
-    "variance": "var_samp",
-    "array_agg": "collect_list",
-    "string_agg": "listagg",
-    "every": "bool_and",
-    "some": "bool_or",
-    "any": "bool_or",
-    "first_value": "first",
-    "last_value": "last",
-    "any_value": "first",
-    "approx_percentile": "percentile_approx",
-}
-
-# Of equal values one is enough, so DISTINCT changes nothing.
-_IDEMPOTENT = frozenset({
-    "min", "max", "first", "last", "min_by", "max_by", "bit_and", "bit_or", "bool_and", "bool_or", "collect_set",
-    "approx_count_distinct",
-})  # fmt: skip
-
-_SHOW_ARRIVAL = frozenset({"first", "last", "min_by", "max_by", "collect_list", "collect_set", "listagg", "mode"})
 
 
 @dataclass(frozen=True)
@@ -106,14 +84,24 @@ Planner = Callable[[_Call], Plan]
 
 def supports(function: str) -> bool:
     """Whether an aggregate function of Spark is executed, by its name in lower case."""
-    return _SYNONYMS.get(function, function) in _PLANNERS
+    aggregate = _aggregate(function)
+    return aggregate is not None and aggregate.name in _PLANNERS
+
+
+def _aggregate(function: str) -> Aggregate | None:
+    """The entry of the catalogue, for an alias that of the function itself; None for functions of users."""
+    found = FUNCTIONS.get(function)
+    if found is not None and found.alias_of is not None:
+        found = FUNCTIONS[found.alias_of]
+    return found if isinstance(found, Aggregate) else None
 
 
 def shows_arrival(call: AggregateCall) -> bool:
     """True where the result may show in which order rows arrived."""
     if call.implementation is not None:
         return not getattr(call.implementation, "any_order", False)
-    return _SYNONYMS.get(call.function, call.function) in _SHOW_ARRIVAL
+    aggregate = _aggregate(call.function)
+    return aggregate is not None and aggregate.shows_arrival
 
 
 def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, retracting: bool = False) -> Plan:
@@ -122,18 +110,18 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
     rows are taken out again, as far as its accumulators let them.
     """
-    name = _SYNONYMS.get(call.function, call.function)
+    aggregate = _aggregate(call.function)
     typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
-    if call.distinct and (call.implementation is not None or name not in _IDEMPOTENT):
+    if call.distinct and (call.implementation is not None or aggregate is None or not aggregate.idempotent):
         return _over_distinct(typed_call)
     if call.implementation is not None:
         return _user(typed_call)
-    if name not in _PLANNERS:
+    if aggregate is None or aggregate.name not in _PLANNERS:
         raise typed_call.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
-    planner, arity = _PLANNERS[name]
-    if arity is not None and len(call.arguments) != arity:
-        raise typed_call.refused(f"is executed with {arity} column{'s' * (arity != 1)}, not {len(call.arguments)}")
-    return planner(typed_call)
+    count = aggregate.columns
+    if count is not None and len(call.arguments) != count:
+        raise typed_call.refused(f"is executed with {count} column{'s' * (count != 1)}, not {len(call.arguments)}")
+    return _PLANNERS[aggregate.name](typed_call)
 
 
 def plan_over_changes(
@@ -387,49 +375,48 @@ def _user(call: _Call) -> Plan:
     return user_aggregate(source, call.call.function, call.call.implementation, call.call.result)
 
 
-# The number of columns as arguments; None: any.
-_PLANNERS: dict[str, tuple[Planner, int | None]] = {
-    "count": (_count, None),
-    "count_if": (_count_if, 1),
-    "sum": (_sum, 1),
-    "avg": (_average, 1),
-    "min": (_extreme(False), 1),
-    "max": (_extreme(True), 1),
-    "first": (_pick(False), 1),
-    "last": (_pick(True), 1),
-    "min_by": (_pick_by_order(False), 2),
-    "max_by": (_pick_by_order(True), 2),
-    "bool_and": (_boolean_extreme(False), 1),
-    "bool_or": (_boolean_extreme(True), 1),
-    "bit_and": (_bits, 1),
-    "bit_or": (_bits, 1),
-    "bit_xor": (_bits, 1),
-    "collect_list": (_collect_list, 1),
-    "collect_set": (_collect_set, 1),
-    "listagg": (_listagg, 1),
-    "approx_count_distinct": (_approximate_count, 1),
-    "var_pop": (_variance(sample=False, root=False), 1),
-    "var_samp": (_variance(sample=True, root=False), 1),
-    "stddev_pop": (_variance(sample=False, root=True), 1),
-    "stddev_samp": (_variance(sample=True, root=True), 1),
-    "skewness": (_moment(skewness), 1),
-    "kurtosis": (_moment(kurtosis), 1),
-    "covar_pop": (_comoment(moments.covar_pop), 2),
-    "covar_samp": (_comoment(moments.covar_samp), 2),
-    "corr": (_comoment(moments.corr), 2),
-    "regr_count": (_count, 2),
-    "regr_avgx": (_comoment(moments.regr_avgx), 2),
-    "regr_avgy": (_comoment(moments.regr_avgy), 2),
-    "regr_sxx": (_comoment(moments.regr_sxx), 2),
-    "regr_syy": (_comoment(moments.regr_syy), 2),
-    "regr_sxy": (_comoment(moments.regr_sxy), 2),
-    "regr_slope": (_comoment(moments.regr_slope), 2),
-    "regr_intercept": (_comoment(moments.regr_intercept), 2),
-    "regr_r2": (_comoment(moments.regr_r2), 2),
-    "median": (_median, 1),
-    "percentile": (_percentile, None),
-    "percentile_cont": (_percentile, 1),
-    "percentile_disc": (_discrete_percentile, 1),
-    "percentile_approx": (_discrete_percentile, 1),
-    "mode": (_mode, 1),
+_PLANNERS: dict[str, Planner] = {
+    "count": _count,
+    "count_if": _count_if,
+    "sum": _sum,
+    "avg": _average,
+    "min": _extreme(False),
+    "max": _extreme(True),
+    "first": _pick(False),
+    "last": _pick(True),
+    "min_by": _pick_by_order(False),
+    "max_by": _pick_by_order(True),
+    "bool_and": _boolean_extreme(False),
+    "bool_or": _boolean_extreme(True),
+    "bit_and": _bits,
+    "bit_or": _bits,
+    "bit_xor": _bits,
+    "collect_list": _collect_list,
+    "collect_set": _collect_set,
+    "listagg": _listagg,
+    "approx_count_distinct": _approximate_count,
+    "var_pop": _variance(sample=False, root=False),
+    "var_samp": _variance(sample=True, root=False),
+    "stddev_pop": _variance(sample=False, root=True),
+    "stddev_samp": _variance(sample=True, root=True),
+    "skewness": _moment(skewness),
+    "kurtosis": _moment(kurtosis),
+    "covar_pop": _comoment(moments.covar_pop),
+    "covar_samp": _comoment(moments.covar_samp),
+    "corr": _comoment(moments.corr),
+    "regr_count": _count,
+    "regr_avgx": _comoment(moments.regr_avgx),
+    "regr_avgy": _comoment(moments.regr_avgy),
+    "regr_sxx": _comoment(moments.regr_sxx),
+    "regr_syy": _comoment(moments.regr_syy),
+    "regr_sxy": _comoment(moments.regr_sxy),
+    "regr_slope": _comoment(moments.regr_slope),
+    "regr_intercept": _comoment(moments.regr_intercept),
+    "regr_r2": _comoment(moments.regr_r2),
+    "median": _median,
+    "percentile": _percentile,
+    "percentile_cont": _percentile,
+    "percentile_disc": _discrete_percentile,
+    "percentile_approx": _discrete_percentile,
+    "mode": _mode,
 }

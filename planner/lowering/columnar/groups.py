@@ -16,7 +16,7 @@ from sqlstream.planner.aggregate_calls import NOT_EXECUTED, PICKS, CallParts, pa
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
 from sqlstream.planner.expressions import node_of
 from sqlstream.planner.fields import Item
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
-from sqlstream.planner.functions import spark_names
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates, supports
 from sqlstream.udfs.columnar import FunctionError
 
@@ -84,7 +85,8 @@ def test_what_is_not_executed_is_refused_by_name(wrong, message):
 
 def test_all_that_is_supported_is_an_aggregate_of_spark():
     assert supports("first_value") and supports("mean") and not supports("kll_sketch_agg_bigint")
-    assert {name for name in spark_names.AGGREGATE if supports(name)} >= {"any", "approx_percentile", "regr_r2", "mode"}
+    aggregates = {name for name, function in FUNCTIONS.items() if function.kind is BuiltinKind.AGGREGATE}
+    assert {name for name in aggregates if supports(name)} >= {"any", "approx_percentile", "regr_r2", "mode"}
 
 
 def test_a_failing_aggregate_of_a_user_is_named():

@@ -1,20 +1,99 @@
-"""JSON functions in the words of Spark: documents are VARIANT where a path is followed, texts where they are built.
-
-Spark's VARIANT sorts the members of objects, so what JSON_QUERY gives of one value is taken from the text itself.
-"""
+"""Paths of the JSON functions, as Flink reads them, in the words of Spark's functions of JSON and of VARIANT."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
-from sqlstream.grammar.json_calls import JsonCall
-from sqlstream.planner.functions.json_paths import JsonPath, parsed, text_for_strings, text_of
+from sqlstream.functions.catalogue import FUNCTIONS
+from sqlstream.grammar.json_calls import JsonCall, PathInto
 from sqlstream.planner.functions.templates import called, case, filled, text, with_value
+
+_MODE = re.compile(r"\s*(?:(strict|lax)\s+)?(.*?)\s*", re.IGNORECASE | re.DOTALL)
+_STEP = re.compile(
+    r"\.?\[\s*'(?P<single>(?:[^'\\]|\\.)+)'\s*\]"
+    r'|\.?\[\s*"(?P<double>(?:[^"\\]|\\.)+)"\s*\]'
+    r"|\[\s*(?P<index>\d+)\s*\]"
+    r"|(?P<all>\[\s*\*\s*\]|\.\*)"
+    r"|\.(?P<name>[^\s.\[\]()*?@,'\"]+)"
+)
+_PLAIN = re.compile(r"\w+", re.ASCII)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+Step = str | int | None
+"""The name of a member, the number of an element, or None for all of them."""
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """``strict``: what is not there is an error."""
+
+    strict: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def many(self) -> bool:
+        return None in self.steps
+
+
+def parsed_path(text: str) -> JsonPath | None:
+    """None for what is no path, or one with steps that are not executed: filters, slices, ``..``."""
+    match = _MODE.fullmatch(text)
+    assert match is not None, "the pattern takes every text"
+    mode, path = match[1] or "strict", match[2]
+    if not path.startswith("$"):
+        return None
+    steps: list[Step] = []
+    position = 1
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            return None
+        steps.append(_step(step))
+        position = step.end()
+    return None if any(_unspeakable(step) for step in steps) else JsonPath(mode.lower() == "strict", tuple(steps))
+
+
+def _step(match: re.Match[str]) -> Step:
+    if match["index"] is not None:
+        return int(match["index"])
+    if match["all"] is not None:
+        return None
+    quoted = match["single"] or match["double"]
+    return _ESCAPED.sub(r"\1", quoted) if quoted is not None else match["name"]
+
+
+def _unspeakable(step: Step) -> bool:
+    """A name with both kinds of quotes has no spelling in Spark's paths."""
+    return isinstance(step, str) and "'" in step and '"' in step
+
+
+def text_of(steps: tuple[Step, ...]) -> str:
+    """The path to one value, for VARIANT_GET."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else _member(str(step)) for step in steps)
+
+
+def _member(name: str) -> str:
+    if _PLAIN.fullmatch(name):
+        return f".{name}"
+    return f'["{name}"]' if "'" in name else f"['{name}']"
+
+
+def text_for_strings(steps: tuple[Step, ...]) -> str | None:
+    """The path to one value for GET_JSON_OBJECT; None where that has no spelling for it."""
+    if any(isinstance(step, str) and ("'" in step or "?" in step) for step in steps):
+        return None
+    return text_of(steps)
+
+
+# --- JSON functions in the words of Spark: documents are VARIANT where a path is followed, texts where they are built
+# Spark's VARIANT sorts the members of objects, so what JSON_QUERY gives of one value is taken from the text itself.
+
 
 _INSIDE = "(?s)^.(.*).$"
 _NESTING = frozenset({"json_object", "json_array", "json_objectagg", "json_arrayagg", "json"})
@@ -38,7 +117,7 @@ class _Asked:
 def path_of(call: exp.Expr) -> JsonPath | None:
     """The constant path of JSON_VALUE, JSON_QUERY or JSON_EXISTS; None where it is none that is executed."""
     path = call.expressions[1] if len(call.expressions) == 2 else None
-    return parsed(path.name) if isinstance(path, exp.Literal) and path.is_string else None
+    return parsed_path(path.name) if isinstance(path, exp.Literal) and path.is_string else None
 
 
 def spelled_json(call: exp.Expr, name: str) -> exp.Expr | None:
@@ -300,3 +379,43 @@ def _text_of(value: exp.Expr) -> exp.Expr:
 
 def _is_text(value: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and value.is_string
+
+
+# --- functions of Flink's in the words of Spark, so that Catalyst runs them --------------------------------------
+# Plans keep Flink's names, which their texts and checkpoints show; the words are put in their place where a plan, or a
+# query over finished data, becomes Spark's.
+
+
+_MERGED = "MAP_ZIP_WITH(p1, p2, (__k, __x, __y) -> IF(MAP_CONTAINS_KEY(p2, __k), __y, __x))"
+
+
+def spelled_for_spark(node: exp.Expr) -> exp.Expr:
+    """A call or predicate of Flink's as Spark has it, all others as they are. Its operands may still be Flink's."""
+    match node:
+        case JsonCall() | exp.Anonymous():
+            return _call(node, node.name.lower(), node.expressions)
+        case exp.Is(expression=exp.JSON()):
+            return is_json(node)
+        case PathInto():
+            return called("VARIANT_GET", node.this.copy(), text(node.args["expression"]), text("variant"))
+    return node
+
+
+def _call(call: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
+    function = FUNCTIONS.get(name)
+    template = function.spark.get(len(arguments)) if function is not None and function.spark else None
+    if template is not None and not (name == "array_sort" and isinstance(arguments[1], exp.Lambda)):
+        return filled(template, *arguments)
+    if name == "array_concat":
+        return called("CONCAT", *(a.copy() for a in arguments))
+    if name == "map_union":
+        return _union(arguments)
+    return spelled_json(call, name) or call
+
+
+def _union(maps: Sequence[exp.Expr]) -> exp.Expr:
+    """The value of the last map that has the key."""
+    union = maps[0].copy()
+    for other in maps[1:]:
+        union = filled(_MERGED, union, other)
+    return union

@@ -1,0 +1,147 @@
+"""An entry of the catalogue of built-in functions, and its constructors by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property, partial
+
+from sqlstream.types import UNKNOWN, DataType
+
+ResultRule = Callable[[Sequence[DataType]], DataType]
+"""The type of a call's result from the types of its arguments; UNKNOWN where only Spark can tell."""
+
+
+class BuiltinKind(Enum):
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    GENERATOR = "generator"
+    """Makes several rows of one."""
+    WINDOW = "window"
+    """Needs OVER."""
+    TABLE = "table"
+    """Stands in FROM."""
+    TIME_ATTRIBUTE = "time attribute"
+    GROUP_WINDOW = "group window"
+    """A window in GROUP BY."""
+    WINDOW_PROPERTY = "window property"
+
+    @property
+    def text(self) -> str:
+        """What users read."""
+        return "window" if self is BuiltinKind.GROUP_WINDOW else self.value
+
+
+class Origin(Enum):
+    """Who defines a function by its name."""
+
+    SPARK = "spark"
+    SYNTAX = "syntax"
+    """A form of Spark's grammar that looks like a call, and that SHOW FUNCTIONS of Spark does not list."""
+    FLINK = "flink"
+    """Spark has no function of that name."""
+    PLANNER = "planner"
+    """The planner resolves it: no function of Spark computes it."""
+
+
+SYNTAX, FLINK = Origin.SYNTAX, Origin.FLINK
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A built-in function. Names are in lower case.
+
+    ``arity``: how many arguments it takes: ``1 2`` for one or two, ``1+`` for one or more, ``even`` for pairs; None
+    where only Spark can tell.
+    ``result``: the type of its result, or how that depends on the types of the arguments.
+    ``aliases``: its other names, separated by spaces. ``alias_of``: the name of the entry that has this alias.
+    ``flink``: Flink has it with the same meaning by its ``name``; or by these names, separated by spaces.
+    ``spark``: templates of Spark SQL by the number of arguments, which are ``p1``, ``p2``, …. A call with another
+    number of arguments is written for Spark as it is.
+    ``volatile``: it may give another result at every call.
+    ``regex``: its second argument is a regular expression.
+    ``unit_first``: the first of three arguments is a unit of time, as in ``DATEADD(DAY, 1, d)``.
+    ``keyword``: what may stand in place of a comma, as in ``POSITION('a' IN s)``.
+    ``node``: the class of sqlglot for a call by its ``name`` with one argument, where the planner looks for that class.
+    """
+
+    kind: BuiltinKind
+    name: str
+    arity: str | None = None
+    result: DataType | ResultRule = UNKNOWN
+    aliases: str = ""
+    origin: Origin = Origin.SPARK
+    flink: bool | str = False
+    spark: Mapping[int, str] | None = None
+    volatile: bool = False
+    regex: bool = False
+    unit_first: bool = False
+    keyword: str | None = None
+    node: str | None = None
+    alias_of: str | None = None
+
+    @property
+    def by_each_name(self) -> list[Builtin]:
+        """The function, and the same function by each of its aliases."""
+        if isinstance(self.flink, bool) and not self.aliases:
+            return [self]
+        in_flink = self.flink.split() if isinstance(self.flink, str) else [self.name] * self.flink
+        named = replace(self, flink=self.name in in_flink)
+        aliases = self.aliases.split()
+        return [named, *(replace(self, name=a, aliases="", alias_of=self.name, flink=a in in_flink) for a in aliases)]
+
+    def result_type(self, arguments: Sequence[DataType]) -> DataType:
+        return self.result if isinstance(self.result, DataType) else self.result(arguments)
+
+    def takes(self, count: int) -> bool:
+        """Whether it takes so many arguments; True where that is not known."""
+        if self.arity is None:
+            return True
+        if self.arity == "even":
+            return count % 2 == 0
+        if self.arity.endswith("+"):
+            return count >= int(self.arity[:-1])
+        return count in self._counts
+
+    @property
+    def arity_in_words(self) -> str:
+        """``1 argument``, ``2 or 3 arguments``. Only where the arity is known."""
+        assert self.arity is not None, "the number of arguments is not known"
+        if self.arity == "even":
+            return "an even number of arguments"
+        if self.arity.endswith("+"):
+            return f"at least {self.arity[:-1]} argument{'' if self.arity == '1+' else 's'}"
+        *others, last = map(str, self._counts)
+        listed = f"{', '.join(others)} or {last}" if others else "no" if last == "0" else last
+        return f"{listed} argument{'' if listed == '1' else 's'}"
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """The numbers of arguments, with those for which Spark needs another spelling."""
+        assert self.arity is not None
+        return sorted({*map(int, self.arity.split()), *(self.spark or ())})
+
+
+@dataclass(frozen=True)
+class Aggregate(Builtin):
+    """An aggregate function.
+
+    ``columns``: how many columns its kernel reads as arguments; None for any number.
+    ``idempotent``: of equal values one is enough, so DISTINCT changes nothing.
+    ``shows_arrival``: its result may show in which order rows arrived.
+    """
+
+    columns: int | None = 1
+    idempotent: bool = False
+    shows_arrival: bool = False
+
+
+scalar = partial(Builtin, BuiltinKind.SCALAR)
+aggregate = partial(Aggregate, BuiltinKind.AGGREGATE)
+generator = partial(Builtin, BuiltinKind.GENERATOR)
+window = partial(Builtin, BuiltinKind.WINDOW)
+table = partial(Builtin, BuiltinKind.TABLE)
+time_attribute = partial(Builtin, BuiltinKind.TIME_ATTRIBUTE, origin=Origin.PLANNER)
+group_window = partial(Builtin, BuiltinKind.GROUP_WINDOW, origin=Origin.PLANNER)
+window_property = partial(Builtin, BuiltinKind.WINDOW_PROPERTY, origin=Origin.PLANNER)

@@ -1,0 +1,120 @@
+"""Result types of Spark's functions, as far as they are certain; what is missing here is UNKNOWN.
+
+A rule takes the types of a call's arguments. Sources: Spark's ``FunctionRegistry`` and the ``dataType`` of its
+expressions with ANSI mode on, which is Spark 4's default; a test asks Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlstream.functions.builtin import ResultRule
+from sqlstream.functions.coercion import common_type
+from sqlstream.types import BIGINT, DOUBLE, INT, STRING, UNKNOWN, DataType
+
+BINARY, DATE, TINYINT, TIMESTAMP_NTZ, VARIANT = (
+    DataType(name) for name in ("BINARY", "DATE", "TINYINT", "TIMESTAMP_NTZ", "VARIANT")
+)
+STRING_ARRAY = DataType("ARRAY", (STRING,))
+
+
+def same_as_first(types: Sequence[DataType]) -> DataType:
+    """The type of the first argument; what NULL becomes depends on the function."""
+    return types[0] if types and types[0].name != "VOID" else UNKNOWN
+
+
+def number(types: Sequence[DataType]) -> DataType:
+    """A function that keeps the type of a number reads texts, and NULL, as DOUBLE."""
+    kind = types[0] if types else UNKNOWN
+    return DOUBLE if kind.name in ("STRING", "VOID") else kind
+
+
+def total(types: Sequence[DataType]) -> DataType:
+    match types:
+        case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT")]:
+            return BIGINT
+        case [DataType("FLOAT" | "DOUBLE")]:
+            return DOUBLE
+        case [DataType("DECIMAL", (int() as precision, scale))]:
+            return DataType("DECIMAL", (min(38, precision + 10), scale))
+    return UNKNOWN
+
+
+def average(types: Sequence[DataType]) -> DataType:
+    match types:
+        case [DataType("DECIMAL", (int() as precision, int() as scale))]:
+            return DataType("DECIMAL", (min(38, precision + 4), min(38, scale + 4))) if precision <= 34 else UNKNOWN
+        case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DOUBLE")]:
+            return DOUBLE
+    return UNKNOWN
+
+
+def array_of_first(types: Sequence[DataType]) -> DataType:
+    return DataType("ARRAY", (types[0],)) if types and not types[0].is_unknown else UNKNOWN
+
+
+def element(types: Sequence[DataType]) -> DataType:
+    match types:
+        case [DataType("ARRAY", (DataType() as element,)), *_]:
+            return element
+    return UNKNOWN
+
+
+def value_by_order(types: Sequence[DataType]) -> DataType:
+    """MAX_BY(a, b) is a value, MAX_BY(a, b, n) an array of n."""
+    return array_of_first(types) if len(types) == 3 else types[0] if types else UNKNOWN
+
+
+def array_with_element(types: Sequence[DataType]) -> DataType:
+    """The array, where the value beside it is of its element's type; else both become a wider one."""
+    match types:
+        case [DataType("ARRAY", (element,)) as array, other] if element == other:
+            return array
+    return UNKNOWN
+
+
+def map_part(index: int) -> ResultRule:
+    def part(types: Sequence[DataType]) -> DataType:
+        match types:
+            case [DataType("MAP", members)] if isinstance(members[index], DataType):
+                return DataType("ARRAY", (members[index],))
+        return UNKNOWN
+
+    return part
+
+
+def string_or_array(types: Sequence[DataType]) -> DataType:
+    """CONCAT, REVERSE: arrays stay arrays, binaries are left to Spark, everything else is a string."""
+    if not types or any(t.is_unknown or t.name == "BINARY" for t in types):
+        return UNKNOWN
+    return types[0] if types[0].name == "ARRAY" else STRING
+
+
+def whole_number(types: Sequence[DataType]) -> DataType:
+    """CEIL and FLOOR of one argument: BIGINT for integers and doubles, left to Spark for decimals."""
+    match types:
+        case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DOUBLE")]:
+            return BIGINT
+    return UNKNOWN
+
+
+def rounded(types: Sequence[DataType]) -> DataType:
+    """ROUND keeps a type; of decimals it changes precision and scale."""
+    return types[0] if types and types[0].is_numeric and types[0].name != "DECIMAL" else UNKNOWN
+
+
+def map_of_pairs(types: Sequence[DataType]) -> DataType:
+    """MAP(key, value, …): all keys have one type, and so do all values."""
+    parts = (common_type(types[::2]), common_type(types[1::2]))
+    known = len(types) % 2 == 0 and not any(part.is_unknown or part.name == "VOID" for part in parts)
+    return DataType("MAP", parts) if known else UNKNOWN
+
+
+def with_unit(with_unit: DataType, without: DataType) -> ResultRule:
+    """DATEDIFF(a, b) and DATEDIFF(HOUR, a, b)."""
+    return lambda types: with_unit if len(types) == 3 else without
+
+
+def multiset(types: Sequence[DataType]) -> DataType:
+    """What COLLECT gives: how often each value is there."""
+    return DataType("MAP", (types[0], INT)) if types and not types[0].is_unknown else UNKNOWN

@@ -22,7 +22,7 @@ from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Stored, same_
 from sqlstream.catalogs.written_secrets import refuse_secrets, refuse_secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
-from sqlstream.path_names import as_segment
+from sqlstream.paths import as_segment
 from sqlstream.udfs.texts import reason_of
 
 DAMAGED = "SS537"

@@ -79,7 +79,7 @@ from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import secret_texts, shown_value
-from sqlstream.spark.connect import shares_files
+from sqlstream.spark.running import shares_files
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
@@ -212,7 +212,7 @@ def _listed_files(
     """The files to look at in each micro-batch (``file_checks``) where tasks see what this process does: not in other
     file systems, nor through Spark Connect.
     """
-    from sqlstream.spark.connect import is_connect
+    from sqlstream.spark.running import is_connect
 
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or is_connect(environment.spark):

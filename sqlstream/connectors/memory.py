@@ -25,9 +25,9 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.connectors.keyed_rows import newest, replace_rows
 from sqlstream.errors import UnsupportedError
-from sqlstream.path_names import as_segment
+from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
-from sqlstream.spark.connect import shares_files
+from sqlstream.spark.running import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,10 +10,11 @@ from sqlstream.connectors.formats import quoted
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import BOOLEAN, NAME, Option
 from sqlstream.planner.catalog import Table
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 PRINTS_ELSEWHERE = "SS346"
 

@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.java import require_java
-from sqlstream.spark.tuning.archived_classes import QUIET, archive_file
-from sqlstream.user_folders import made
+from sqlstream.paths import made
+from sqlstream.spark.java import QUIET, archive_file, require_java
 
 NO_CACHE = "SS438"
 _WARM_UP_SECONDS = 600
@@ -49,8 +48,7 @@ def build() -> Path:
 def _run_job(archive: str) -> None:
     from sqlstream import connect
     from sqlstream.query import Query
-    from sqlstream.spark.jvm_exit import stop_jvm
-    from sqlstream.spark.session import spark_session
+    from sqlstream.spark.session import spark_session, stop_jvm
 
     options = f"-XX:ArchiveClassesAtExit={archive} {QUIET}"
     spark = spark_session({"spark.driver.extraJavaOptions": options}, "local[2]")

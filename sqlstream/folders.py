@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.errors import ConnectorError, ExecutionError
-from sqlstream.path_names import is_segment
+from sqlstream.paths import is_segment, temporary_folder
 from sqlstream.settings import Settings
-from sqlstream.user_folders import temporary_folder
 
 NAME_TOO_LONG = "SS586"
 NO_FOLDER_NAME = "SS415"

@@ -21,8 +21,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.query import Query
 from sqlstream.results import SHOWN, Rows, html_table, shown_rows_of, text_table
 from sqlstream.session import Session, connect
-from sqlstream.shell.chart import Chart, Plot
-from sqlstream.shell.svg_chart import svg_of
+from sqlstream.shell.chart import Chart, Plot, svg_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

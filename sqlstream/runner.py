@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.jobs import Job, JobRuntime
+    from sqlstream.jobs.checkpoints.own_files import Claim
     from sqlstream.jobs.checkpoints.storage import Storage
     from sqlstream.jobs.lifecycle.runtime import Sources
-    from sqlstream.jobs.records.claim import Claim
     from sqlstream.settings import Settings
     from sqlstream.statements.job_statements import ControlledJob
 
@@ -125,7 +125,7 @@ class Runner:
             return self._start(plan, workspace, sql, name)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None) -> Job:
-        from sqlstream.jobs.records.claim import Claim, claim
+        from sqlstream.jobs.checkpoints.own_files import Claim, claim
 
         require_sources(plan)
         settings = workspace.settings
@@ -146,9 +146,14 @@ class Runner:
 
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
         from sqlstream.jobs import start_job
-        from sqlstream.jobs.checkpoints.sink_places import sinks_intact
-        from sqlstream.jobs.lifecycle.options import description_of, execution_of, place_of
-        from sqlstream.jobs.lifecycle.specification import JobSpecification, Work
+        from sqlstream.jobs.checkpoints.own_files import sinks_intact
+        from sqlstream.jobs.lifecycle.specification import (
+            JobSpecification,
+            Work,
+            description_of,
+            execution_of,
+            place_of,
+        )
 
         settings = workspace.settings
         spark = self.spark.get(settings)
@@ -172,10 +177,10 @@ class Runner:
     ) -> Environment:
         """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
         from sqlstream.jobs import checkpoint_exists, run_of
-        from sqlstream.jobs.checkpoints.sink_places import require_sinks_intact
+        from sqlstream.jobs.checkpoints.own_files import require_sinks_intact
         from sqlstream.jobs.checkpoints.storage import storage_at
         from sqlstream.jobs.records.history import last_begun, last_committed
-        from sqlstream.jobs.savepoints.wholeness import require_begun_files
+        from sqlstream.jobs.savepoints.epoch_files import require_begun_files
 
         spark = environment.spark
         require_begun_files(storage_at(checkpoint, spark))
@@ -204,10 +209,9 @@ class Runner:
 
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
-        from sqlstream.jobs.identity.declared_states import declared_states
-        from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
-        from sqlstream.jobs.identity.layout import StateLayout
-        from sqlstream.jobs.identity.trust import SETTING, unpickles_state
+        from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, StateLayout, fingerprint
+        from sqlstream.jobs.checkpoints.trust import SETTING, unpickles_state
+        from sqlstream.jobs.lifecycle.start import declared_states
         from sqlstream.jobs.savepoints import restore
 
         settings = workspace.settings
@@ -236,7 +240,7 @@ class Runner:
         if directory is None:
             return list(self.jobs)
         from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at
-        from sqlstream.jobs.records.recorded_job import recorded_jobs
+        from sqlstream.jobs.records.requests import recorded_jobs
 
         def storage_of(path: str) -> Storage:
             here = None if self.spark.is_remote else local_storage_at(path)
@@ -266,8 +270,8 @@ class Runner:
         """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
         from sqlstream.jobs import JobRuntime
         from sqlstream.jobs.checkpoints.control import ControlRows
+        from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
         from sqlstream.jobs.checkpoints.storage import storage_at
-        from sqlstream.jobs.identity.layout import DEFAULT_KEY_GROUPS
 
         spark = self.spark.get(workspace.settings)
         environment = replace(self._environment(spark, workspace.settings), finished=finished)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.testing.case_format import case_files, load_case
 from sqlstream.testing.cases import run_cases
 from sqlstream.testing.report import Result, Summary, Verdict

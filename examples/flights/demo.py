@@ -16,7 +16,7 @@ from rich.table import Table
 
 import sqlstream
 from examples.flights.prepare import WEEKS, departures, read_flights, write_stream
-from sqlstream.cli.progress_view import View
+from sqlstream.cli.execution import View
 from sqlstream.jobs import Job
 
 _HERE = Path(__file__).parent

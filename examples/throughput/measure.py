@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import sqlstream
 from examples.throughput.processes import Usage, usage
 from sqlstream.jobs import Job
+from sqlstream.jobs.reports.counts import rows_read
 from sqlstream.jobs.reports.progress import state_bytes
-from sqlstream.jobs.reports.table_counts import rows_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,8 @@ import pyarrow as pa
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.lifecycle.failure import is_cancellation
 from sqlstream.jobs.lifecycle.job import JobState
-from sqlstream.jobs.reports.progress import Progress
-from sqlstream.jobs.reports.share_done import Share, tasks_done
-from sqlstream.spark.connect import is_connect
+from sqlstream.jobs.reports.progress import Progress, Share, tasks_done
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from sqlstream.planner.batch import SparkText, spark_text
 from sqlstream.planner.expressions import node_of
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.types import from_spark
 from sqlstream.udfs.hiding import hiding, without_secrets
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.runner import Runner
     from sqlstream.workspace import Workspace
+
 
 STOPPED = "SS470"
 _QUERY, _INSERT = "query", "insert"

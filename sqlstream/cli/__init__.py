@@ -1,4 +1,4 @@
-"""The command line: one module per command, each with a ``command``; heavy imports stay inside the functions."""
+"""The command line. Modules of commands load what commands need when they run, so that help and errors are fast."""
 
 from __future__ import annotations
 
@@ -10,11 +10,32 @@ from importlib import import_module
 
 import click
 
-from sqlstream.cli.exits import BROKEN_PIPE, CANNOT_WRITE, INTERRUPTED, OK, exit_code
-from sqlstream.cli.streams import failure_of_output, give_up, open_streams, tell
+from sqlstream.cli.terminal import (
+    BROKEN_PIPE,
+    CANNOT_WRITE,
+    INTERRUPTED,
+    OK,
+    exit_code,
+    failure_of_output,
+    give_up,
+    open_streams,
+    tell,
+)
 from sqlstream.errors import SqlStreamError
 
-COMMANDS = ("run", "serve", "check", "explain", "format", "shell", "jobs", "test", "lsp", "version")
+COMMANDS = {
+    "run": "sqlstream.cli.run",
+    "serve": "sqlstream.cli.run",
+    "check": "sqlstream.cli.check",
+    "explain": "sqlstream.cli.check",
+    "format": "sqlstream.cli.check",
+    "shell": "sqlstream.cli.run",
+    "jobs": "sqlstream.cli.jobs",
+    "test": "sqlstream.cli.test",
+    "lsp": "sqlstream.cli.check",
+    "version": "sqlstream.cli.check",
+}
+"""The module of each command, in the order of ``--help``: ``format`` is the function ``format_command`` there."""
 
 _EPILOG = """\b
 What takes over a second is told on standard error in a line that goes away, if that is a terminal.
@@ -41,7 +62,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"sqlstream.cli.{cmd_name}").command
+        command = getattr(import_module(COMMANDS[cmd_name]), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -49,7 +70,7 @@ class _Commands(click.Group):
 def _print_version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     """As the command version does."""
     if given:
-        import_module("sqlstream.cli.version").command.callback()
+        import_module(COMMANDS["version"]).version_command.callback()
         context.exit()
 
 

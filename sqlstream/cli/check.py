@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.cli.exits import OK, WRONG_SQL
-from sqlstream.cli.scripts import Script, read_scripts, script_options
-from sqlstream.errors import Diagnostic, Span
+from sqlstream.cli.options import project_option, rewrite
+from sqlstream.cli.output import plain_text
+from sqlstream.cli.scripts import (
+    Script,
+    named,
+    open_session,
+    read_scripts,
+    script_options,
+    session_options,
+    written_scripts,
+)
+from sqlstream.cli.terminal import OK, WRONG_SQL, working
+from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.version import versions
 
 if TYPE_CHECKING:
+    from sqlstream.grammar import nodes
     from sqlstream.session import Session
 
-_EPILOG = """\b
+    Planned = (
+        nodes.Query
+        | nodes.Insert
+        | nodes.StatementSet
+        | nodes.ExecutePlan
+        | nodes.CreateTable
+        | nodes.CreateMaterializedView
+    )
+
+_CHECK = """\b
 Several files are checked as one script: tables of the first are known in the second.
 
 \b
@@ -29,16 +52,16 @@ Examples:
 _BETWEEN = "\n;\n"
 
 
-@click.command("check", epilog=_EPILOG)
+@click.command("check", epilog=_CHECK)
 @script_options
 @click.option(
     "--from", "origin", type=click.Choice(("flink",)), help="Also say what a script of Flink's does otherwise."
 )
-def command(
+def check_command(
     files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
 ) -> int:
     """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
-    from sqlstream.cli.sessions import open_session
+    from sqlstream.cli.scripts import open_session
 
     scripts = read_scripts(files, statements, parameters)
     with open_session(None, ()) as session:
@@ -90,3 +113,206 @@ def _located(
     index = bisect_right(starts, span.start) - 1
     own = Span(span.start - starts[index], span.end - starts[index])
     return scripts[index].name, replace(diagnostic, span=own, source=scripts[index].text)
+
+
+# --- sqlstream explain -----------------------------------------------------------------------------------------
+
+
+_EXPLAIN = """\b
+Definitions of the script are carried out in a scratch session, nothing runs. The stage spark asks Spark.
+
+\b
+Examples:
+  sqlstream explain tables.sql query.sql
+  sqlstream explain tables.sql -e "SELECT * FROM t" --format mermaid
+  sqlstream explain tables.sql query.sql --stage trace
+  sqlstream explain tables.sql query.sql --format html > plan.html
+"""
+
+_FORMATS = ("text", "json", "mermaid", "html")
+_STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
+
+
+@click.command("explain", epilog=_EXPLAIN)
+@script_options
+@session_options
+@click.option(
+    "--format", "style", type=click.Choice(_FORMATS), default="text", show_default=True, help="How the plan is written."
+)
+@click.option("--stage", type=click.Choice(_STAGES), default="optimized", show_default=True, help="Which plan.")
+def explain_command(
+    files: tuple[str, ...],
+    statements: tuple[str, ...],
+    parameters: tuple[str, ...],
+    settings: tuple[str, ...],
+    master: str | None,
+    style: str,
+    stage: str,
+) -> int | None:
+    """Show the plans of the queries and INSERTs of scripts."""
+    if style == "html" and stage != "optimized":
+        raise click.UsageError("a page shows the stage optimized")
+    scripts = read_scripts(files, statements, parameters)
+    with open_session(master, settings) as opened, working("planning"):
+        session = opened.fork()  # nothing that the scripts define is kept
+        plans = []
+        for script in scripts:
+            with named(script, scripts):
+                plans += _plans(script, session, style, stage)
+    if not plans:
+        raise click.UsageError("there is no query and no INSERT to explain")
+    if style == "html" and len(plans) > 1:
+        raise click.UsageError(f"a page shows one plan, and the scripts have {len(plans)}")
+    click.echo("\n\n".join(plans), nl=style != "html")
+    return None
+
+
+def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
+    """The plans of one script, whose definitions the session keeps for the next one."""
+    from sqlstream.grammar import nodes, parse_script
+
+    plans: list[str] = []
+    try:
+        for statement in parse_script(script.text):
+            inner = statement.statement if isinstance(statement, nodes.Explain) else statement
+            planned = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.ExecutePlan | nodes.CreateMaterializedView
+            if isinstance(inner, planned) or (isinstance(inner, nodes.CreateTable) and inner.query is not None):
+                plans.append(_plan(inner, session, style, stage, script.text))
+                _declare(statement, session)
+            else:
+                session.execute(statement, script.text)
+    except SqlStreamError as error:
+        raise error.with_source(script.text) from error.__cause__
+    return plans
+
+
+def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
+    from sqlstream.grammar import nodes
+    from sqlstream.results import Rows
+    from sqlstream.statements.explaining import plan_page
+    from sqlstream.statements.plan_files import compiled_plan
+
+    if style == "html":
+        workspace = session.workspace
+        if isinstance(statement, nodes.ExecutePlan):
+            compiled, workspace = compiled_plan(statement.path, workspace, statement.span)
+            return plan_page(compiled, workspace)
+        if isinstance(statement, nodes.CreateTable | nodes.CreateMaterializedView):
+            assert statement.query is not None, "only these have plans"
+            statement = nodes.Query(statement.query, span=statement.span)
+        return plan_page(statement, workspace)
+    rows = session.execute(nodes.Explain(statement, style.upper(), stage.upper()), text)
+    assert isinstance(rows, Rows)
+    return plain_text(rows)
+
+
+def _declare(statement: nodes.Statement, session: Session) -> None:
+    """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
+    from sqlstream.grammar import nodes
+    from sqlstream.statements.defining import define
+    from sqlstream.statements.definitions import create_table
+
+    if isinstance(statement, nodes.CreateMaterializedView):
+        define(statement, session.workspace, "")
+
+    if isinstance(statement, nodes.CreateTable) and statement.query is not None:
+        table, stored, _ = session.table_of_query(statement, statement.query)
+        create_table(statement, table, stored, session.workspace.catalog)
+
+
+# --- sqlstream format ------------------------------------------------------------------------------------------
+
+
+_FORMAT = """\b
+Examples:
+  sqlstream format query.sql
+  sqlstream format --write *.sql
+  sqlstream format --check *.sql     exit code 1 where a file would change
+"""
+
+
+@click.command("format", epilog=_FORMAT)
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 where a file is not formatted.")
+@click.option("--write", is_flag=True, help="Rewrite the files in place.")
+@click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+def format_command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, write: bool) -> int:
+    """Print SQL in the standard layout.
+
+    Comments stay beside their words, and ${name} as it is.
+    """
+    from sqlstream.grammar import format_script
+
+    if check and write:
+        raise click.UsageError("--check and --write exclude each other")
+    scripts = written_scripts(files, statements)
+    formatted = []
+    for script in scripts:
+        with named(script, scripts):
+            formatted.append((script, format_script(script.text)))
+    if check:
+        return _report(formatted)
+    for script, text in formatted:
+        if write and script.name in files and script.name != "-":
+            _rewrite(script, text)
+        else:
+            click.echo(text, nl=not text.endswith("\n"))
+    return OK
+
+
+def _report(formatted: list[tuple[Script, str]]) -> int:
+    unlike = [script.name for script, text in formatted if script.text != text]
+    for name in unlike:
+        click.echo(f"would change {name}", err=True)
+    return WRONG_SQL if unlike else OK
+
+
+def _rewrite(script: Script, text: str) -> None:
+    if script.text != text:
+        rewrite(script.name, text)
+        click.echo(f"changed {script.name}", err=True)
+
+
+# --- sqlstream lsp ---------------------------------------------------------------------------------------------
+
+
+_LSP = """\b
+The files are definitions that all documents know; the folder's sqlstream.toml holds, too.
+
+\b
+Examples:
+  sqlstream lsp
+  sqlstream lsp tables.sql
+"""
+
+
+@click.command("lsp", epilog=_LSP)
+@project_option
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+def lsp_command(files: tuple[str, ...]) -> None:
+    """Serve editors: the language server protocol on standard input and output.
+
+    Diagnostics, hover, completion, definitions, references, renaming, formatting and fixes. Spark is not started.
+    """
+    if find_spec("pygls") is None:
+        raise click.UsageError("the language server needs pygls: pip install 'sqlstream[lsp]'")
+    from sqlstream.analysis import Planner
+    from sqlstream.cli.scripts import open_session
+    from sqlstream.lsp.server import server_of
+
+    with open_session(None, ()) as session:
+        planner = Planner().with_session(session)
+        for script in read_scripts(files, (), ()) if files else ():
+            planner = planner.with_ddl(script.text)
+        # It closes what it speaks to, which commands flush when they end.
+        server_of(planner).start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+
+
+# --- sqlstream version -----------------------------------------------------------------------------------------
+
+
+@click.command("version")
+def version_command() -> None:
+    """Print the versions of sqlstream and of what it stands on."""
+    for name, version in versions().items():
+        click.echo(f"{name:<9} {version}")

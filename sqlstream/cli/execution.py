@@ -3,28 +3,91 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 import click
 
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
-from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
-from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
+from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import plain_text, writer_for
-from sqlstream.cli.progress import written
-from sqlstream.cli.progress_view import View
+from sqlstream.cli.progress import JobStatus, line_of, total, written
 from sqlstream.cli.scripts import Script
-from sqlstream.cli.starting import label, wait_for_spark
-from sqlstream.cli.status import working
+from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL, StatusLine, working
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar import parse_script
+from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
+from sqlstream.secrets import shown_script
 from sqlstream.session import OK as DEFINED
 from sqlstream.session import Session
-from sqlstream.spark.startup import SparkStart, needs_spark
+from sqlstream.spark.startup import SparkStart, needs_spark, starts_job
+
+if TYPE_CHECKING:
+    from sqlstream.batch.run import BatchRun
+
+# --- Messages while Spark or a job starts ----------------------------------------------------------------------
+
+
+def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
+    """Spark is there afterwards. ``shown``: say what takes so long, and once how it takes less, on a terminal."""
+    with working("starting Spark", shown):
+        start.wait()
+    if shown and sys.stderr.isatty() and (advice := start.advice()):
+        sys.stderr.write(advice + "\n")
+        sys.stderr.flush()
+
+
+def label(statement: Statement) -> str:
+    """What a statement is doing while it has not returned."""
+    if isinstance(statement, nodes.Query):
+        return "starting the query"
+    return "starting the job" if starts_job(statement) else shown_script(to_sql(statement)).partition("\n")[0]
+
+
+# --- Progress of running jobs: in place on a terminal, elsewhere in new lines ----------------------------------
+
+
+_LINE_SECONDS = 2.0
+
+
+class View:
+    """Shows jobs until ``close``: a status line on a terminal, else new lines every two seconds."""
+
+    def __init__(self, jobs: Sequence[Job | BatchRun]) -> None:
+        self._jobs = jobs
+        self._begin = time.monotonic()
+        self._closed = Event()
+        self._shown = [JobStatus(job, self._begin) for job in jobs]
+        self._status = StatusLine(lambda: "\n".join(status.text() for status in self._shown), since=0)
+        self._status.start()
+        if not sys.stderr.isatty():
+            Thread(target=self._lines, daemon=True).start()
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """The lines are away while rows are written to the same terminal."""
+        return self._status.hidden()
+
+    def close(self) -> None:
+        """Replace the lines by the totals."""
+        self._closed.set()
+        self._status.close()
+        seconds = time.monotonic() - self._begin
+        totals = "\n".join(total(job, seconds) for job in self._jobs)
+        sys.stderr.write(totals + "\n")
+        sys.stderr.flush()
+
+    def _lines(self) -> None:
+        while not self._closed.wait(_LINE_SECONDS):
+            seconds = time.monotonic() - self._begin
+            sys.stderr.write("\n".join(line_of(job, seconds) for job in self._jobs) + "\n")
+            sys.stderr.flush()
+
 
 _WAIT_SECONDS = 0.2
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sqlstream.cli.options import require_text
 from sqlstream.cli.output import FORMATS
-from sqlstream.cli.status import working
-from sqlstream.cli.text_files import require_text
+from sqlstream.cli.terminal import working
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
-    from sqlstream.jobs.records.submitted_job import SubmittedJob
+    from sqlstream.jobs.records.submissions import SubmittedJob
     from sqlstream.jobs.reports.plan_figures import PlanFigures
     from sqlstream.results import Rows
 
@@ -81,7 +81,7 @@ class _Seconds(click.FloatRange):
 
 
 @click.group("jobs", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
+def jobs_command() -> None:
     """List, describe, stop and checkpoint jobs that other processes run."""
 
 
@@ -104,7 +104,7 @@ def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(function)
 
 
-@command.command("list")
+@jobs_command.command("list")
 @_directory
 @_output
 def list_jobs(directory: str | None, output: str) -> None:
@@ -114,7 +114,7 @@ def list_jobs(directory: str | None, output: str) -> None:
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
 
-@command.command("show", epilog=_SHOW)
+@jobs_command.command("show", epilog=_SHOW)
 @click.argument("job")
 @_directory
 @_output
@@ -131,15 +131,14 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
         _print(properties(shown.record, shown.notes), output)
 
 
-@command.command("plan", epilog=_PLAN)
+@jobs_command.command("plan", epilog=_PLAN)
 @click.argument("job")
 @_directory
 @click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Of the page; 0: any.")
 @click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end.")
 def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
     """Show the plan of a job with live rates, as a page. Prints its address."""
-    from sqlstream.jobs.reports.plan_figures import PlanFigures
-    from sqlstream.jobs.reports.plan_page import FIGURES, figures_of, page_of
+    from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
     from sqlstream.local_page import LocalPage
 
     shown = _job(job, directory)
@@ -172,7 +171,7 @@ def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str
         raise click.UsageError(f'"{path}" cannot be written: {reason_of(error)}') from error
 
 
-@command.command("stop", epilog=_STOP)
+@jobs_command.command("stop", epilog=_STOP)
 @click.argument("job")
 @_directory
 @click.option("--savepoint", is_flag=True, help="Take a savepoint, in the default place.")
@@ -193,15 +192,14 @@ def stop_job(
         click.echo(path)
 
 
-@command.command("remove")
+@jobs_command.command("remove")
 @click.argument("job")
 def remove_job(job: str) -> None:
     """Remove what a submitted job has left that has ended.
 
     That is its script and its log, and its checkpoint where the job was given no directory for it.
     """
-    from sqlstream.jobs.records.submissions import remove_submission
-    from sqlstream.jobs.records.submitted_job import STARTING, SubmittedJob
+    from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission
 
     ended = _job(job, None)
     assert isinstance(ended, SubmittedJob)
@@ -213,7 +211,7 @@ def remove_job(job: str) -> None:
         raise click.UsageError(f'job "{ended.name}" cannot be removed: {reason_of(error)}') from error
 
 
-@command.command("checkpoint")
+@jobs_command.command("checkpoint")
 @click.argument("job")
 @_directory
 @_timeout
@@ -226,7 +224,7 @@ def checkpoint_job(job: str, directory: str | None, timeout: float) -> None:
         click.echo(epoch)
 
 
-@command.command("savepoint")
+@jobs_command.command("savepoint")
 @click.argument("job")
 @click.argument("path", required=False)
 @_directory
@@ -239,7 +237,7 @@ def savepoint_job(job: str, path: str | None, directory: str | None, timeout: fl
     click.echo(savepoint_path)
 
 
-@command.command("checkpoints")
+@jobs_command.command("checkpoints")
 @click.argument("job", required=False)
 @_directory
 @_output
@@ -257,7 +255,7 @@ def _jobs(directory: str | None) -> tuple[RecordedJob | SubmittedJob, ...]:
     """Those of a directory, or else those that the user has submitted."""
     from sqlstream.jobs import recorded_jobs
     from sqlstream.jobs.checkpoints.storage import local_storage_at
-    from sqlstream.jobs.records.submitted_job import submitted_jobs
+    from sqlstream.jobs.records.submissions import submitted_jobs
 
     if directory is None:
         return submitted_jobs()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.cli.project_option import current_project, project_option
-from sqlstream.cli.scripts import pairs
-from sqlstream.cli.status import StatusLine, working
-from sqlstream.cli.text_files import require_writable
+from sqlstream.cli.options import current_project, pairs, project_option, require_writable
+from sqlstream.cli.terminal import StatusLine, working
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class _Wanted:
 @click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
 @project_option
-def command(
+def test_command(
     paths: tuple[Path, ...],
     cases: Path | None,
     words: str | None,
@@ -117,15 +116,13 @@ def command(
     run = _Run(How(bless, given, project, streaming), processes, until_failure, junit, report)
     failed = run.all(items)
     if watch:
-        from sqlstream.cli.watching import watched
-
         for chosen in watched(wanted.items, paths if cases is None else (*paths, cases)):
             run.all(chosen)
     return 1 if failed else 0
 
 
 def _selection(words: str | None) -> Callable[[str], bool]:
-    from sqlstream.testing.selection import selection
+    from sqlstream.testing.suite import selection
 
     try:
         return selection(words) if words is not None else lambda name: True
@@ -160,8 +157,7 @@ class _Run:
 
     def all(self, items: Sequence[Item]) -> bool:
         """Run the tests and write the reports. True where one fails."""
-        from sqlstream.testing.junit import write_junit
-        from sqlstream.testing.report import Summary
+        from sqlstream.testing.report import Summary, write_junit
         from sqlstream.testing.suite import run_items
 
         with working("running tests") as status:
@@ -186,3 +182,63 @@ def _print(result: Result, status: StatusLine) -> None:
         click.echo(result.line() + (f"  {result.seconds:.2f} s" if "::" in result.id else ""))
         if result.detail:
             click.echo("\n" + "\n".join(f"  {line}".rstrip() for line in result.detail.splitlines()) + "\n")
+
+
+# --- sqlstream test --watch ------------------------------------------------------------------------------------
+
+
+_EVERY_S = 0.5
+_SUFFIXES = (".golden", ".sql", ".json", ".csv", ".jsonl", ".parquet", ".py")
+
+Times = dict[Path, int]
+
+
+def watched(
+    items: Callable[[], Sequence[Item]], paths: Iterable[Path], wait: Callable[[float], object] = time.sleep
+) -> Iterator[list[Item]]:
+    """The tests to run, each time files change, until Ctrl-C: those of a golden file that has changed, or of which a
+    file that it names has; all of them where another file has, whose rows or functions any test may read."""
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    before = _times(items(), folders)
+    click.echo("\nwaiting for changes; Ctrl-C ends")
+    try:
+        while True:
+            wait(_EVERY_S)
+            now = _times(items(), folders)
+            changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
+            if not changed:
+                continue
+            chosen = _concerned(items(), changed)
+            before = now
+            if chosen:
+                click.echo(f"\nchanged: {', '.join(sorted(path.name for path in changed))}")
+                yield chosen
+                before = _times(items(), folders)  # --bless writes files itself
+                click.echo("\nwaiting for changes; Ctrl-C ends")
+    except KeyboardInterrupt:
+        click.echo()
+
+
+def _times(items: Sequence[Item], folders: Iterable[Path]) -> Times:
+    """When each file that tests may rest on was last changed."""
+    from sqlstream.testing.suite import files_behind
+
+    below = (path for folder in folders for path in folder.rglob("*") if path.suffix in _SUFFIXES)
+    named = (path for item in {item.path: item for item in items}.values() for path in files_behind(item.path))
+    times: Times = {}
+    for path in (*below, *named):
+        try:
+            times[path.resolve()] = path.stat().st_mtime_ns
+        except OSError:
+            continue
+    return times
+
+
+def _concerned(items: Sequence[Item], changed: set[Path]) -> list[Item]:
+    from sqlstream.testing.suite import files_behind
+
+    behind = {item.path: {path.resolve() for path in files_behind(item.path)} for item in items}
+    named = {path for paths in behind.values() for path in paths}
+    if not changed <= named:
+        return list(items)
+    return [item for item in items if behind[item.path] & changed]

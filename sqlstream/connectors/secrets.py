@@ -18,7 +18,7 @@ from sqlstream.errors import ConnectorError, Span
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
 from sqlstream.secrets import REFERENCE, Secrets, secret_texts, shown_value
-from sqlstream.secrets.pieces import PLACEHOLDER
+from sqlstream.secrets.urls import PLACEHOLDER
 from sqlstream.types import DataType
 
 NO_VARIABLE = "SS560"

@@ -30,7 +30,7 @@ from sqlstream.options import (
     integer,
     one_of,
 )
-from sqlstream.path_names import as_segment
+from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
 from sqlstream.planner.properties import changelog_text
 from sqlstream.types import STRING as STRING_TYPE

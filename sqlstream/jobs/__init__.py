@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.job import Job, JobState
     from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
     from sqlstream.jobs.lifecycle.start import start_job
-    from sqlstream.jobs.records.recorded_job import RecordedJob, recorded_jobs
+    from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
     from sqlstream.jobs.reports.progress import Progress
 
 __all__ = [
@@ -30,18 +30,21 @@ __all__ = [
     "start_job",
 ]
 
-_MODULES = {
-    "checkpoints.checkpoint": ("checkpoint_exists", "run_of"),
-    "lifecycle.job": ("Job", "JobState"),
-    "lifecycle.runtime": ("JobRuntime", "Sources"),
-    "lifecycle.start": ("start_job",),
-    "records.recorded_job": ("RecordedJob", "recorded_jobs"),
-    "reports.progress": ("Progress",),
+_HOMES = {
+    "Job": "sqlstream.jobs.lifecycle.job",
+    "JobRuntime": "sqlstream.jobs.lifecycle.runtime",
+    "JobState": "sqlstream.jobs.lifecycle.job",
+    "Progress": "sqlstream.jobs.reports.progress",
+    "RecordedJob": "sqlstream.jobs.records.requests",
+    "Sources": "sqlstream.jobs.lifecycle.runtime",
+    "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
+    "recorded_jobs": "sqlstream.jobs.records.requests",
+    "run_of": "sqlstream.jobs.checkpoints.checkpoint",
+    "start_job": "sqlstream.jobs.lifecycle.start",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -8,18 +8,20 @@
 Imports nothing of the product, because errors and workers need it, too.
 """
 
-from sqlstream.secrets.known import NO_SECRETS, Secrets
 from sqlstream.secrets.options import (
+    NO_SECRETS,
+    Secrets,
     has_secret_name,
     is_harmless_header,
     is_known,
     may_be_secret,
+    option_at,
     secret_texts,
+    secrets_of_script,
+    shown_script,
     shown_value,
 )
-from sqlstream.secrets.pieces import MASK, REFERENCE
-from sqlstream.secrets.scripts import option_at, secrets_of_script, shown_script
-from sqlstream.secrets.urls import is_clear
+from sqlstream.secrets.urls import MASK, REFERENCE, is_clear
 
 __all__ = [
     "MASK",

@@ -5,12 +5,17 @@ Connectors of other packages add names (``show_values_of``), of which none can a
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus, unquote
 
-from sqlstream.secrets.bodies import body_pieces
-from sqlstream.secrets.pieces import TextPiece, guarded, shown
-from sqlstream.secrets.urls import url_pieces
+from sqlstream.secrets.urls import MASK, TextPiece, body_pieces, guarded, is_open, shown, url_pieces
 
 _NEVER = re.compile(
     r"passw|pwd|passphrase|secret|token|\bauth\b|authorization|api[-_.]?key|access[-_.]?key|account[-_.]?key|"
@@ -143,3 +148,210 @@ def _host_pieces(text: str) -> list[TextPiece]:
 
 def _of_word(word: str) -> list[TextPiece]:
     return url_pieces(word) if "://" in word else [TextPiece(word)]
+
+
+# --- Known secrets, hidden in texts of others ------------------------------------------------------------------
+
+
+_LONG = 8
+"""Secrets of so many characters are hidden within words, too; a shorter one may be a part of any word."""
+SHORTEST = 3
+"""Fewer characters tell nothing."""
+_EVERYWHERE = frozenset(
+    {"true", "false", "null", "none", "yes", "json", "http", "https", "jdbc", "postgres", "postgresql", "redis"}
+)
+"""What texts are full of tells nothing."""
+
+_BEFORE = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrtbf]))"
+_AFTER = r"(?!\w)"
+_INNER = re.compile(r"\"([^\"]+)\"|'([^']+)'|=\s*([^\s;,&\"']+)|\b(?:Bearer|Basic)\s+(\S+)")
+_ENDS = re.compile(r"[@/?#:,;]+")
+"""Who takes a password for a URL, or a URL apart, may show what stands between them."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Texts that must not be shown. ``repr`` shows none of them."""
+
+    known: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, secrets: Iterable[str]) -> Secrets:
+        """Secrets with those that they hold: of ``Bearer …`` the token, of ``user:password`` the password."""
+        telling = dict.fromkeys(text for secret in secrets for text in _parts(secret) if _is_telling(text))
+        return cls(tuple(telling))
+
+    def __add__(self, other: Secrets) -> Secrets:
+        return Secrets(tuple(dict.fromkeys((*self.known, *other.known))))
+
+    def hidden(self, text: str) -> str:
+        """The text with ``******`` in place of secrets, however it spells them."""
+        return _pattern(self.known).sub(MASK, text) if self.known else text
+
+    def show_in(self, text: str) -> bool:
+        return bool(self.known) and _pattern(self.known).search(text) is not None
+
+
+NO_SECRETS = Secrets()
+
+
+def _parts(secret: str) -> Iterator[str]:
+    yield secret
+    for match in _INNER.finditer(secret):
+        yield from filter(None, match.groups())
+    yield from (secret.partition(":")[2], *_ENDS.split(secret))
+    if len(lines := secret.splitlines()) > 1:  # messages may show one of them, or all in one line
+        yield from (" ".join(secret.split()), *(line.strip() for line in lines))
+
+
+def _is_telling(secret: str) -> bool:
+    text = secret.strip()
+    return len(text) >= SHORTEST and text.casefold() not in _EVERYWHERE and not (text.isdecimal() and len(text) < 4)
+
+
+@lru_cache(64)
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    """Longer secrets first: one may be a part of another."""
+    spelled = sorted({form for secret in secrets for form in _spellings(secret)}, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(_expression, spelled)))
+
+
+def _expression(form: str) -> str:
+    text = f"(?i:{re.escape(form)})" if "%" in form else re.escape(form)  # %2f is %2F
+    return text if len(form) >= _LONG else f"{_BEFORE}{text}{_AFTER}"
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """As URLs, JSON, SQL, HTML, Python and basic authentication write it."""
+    for text in {secret, unquote(secret, errors="surrogateescape"), _unescaped(secret)}:
+        yield text
+        yield quote(text, safe="", errors="surrogatepass")
+        yield quote(text, errors="surrogatepass")
+        yield quote_plus(text, errors="surrogatepass")
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
+        yield text.replace("'", "''")
+        yield repr(text)[1:-1]
+        yield html.escape(text)
+        yield base64.b64encode(text.encode(errors="surrogatepass")).decode("ascii")
+
+
+def _unescaped(secret: str) -> str:
+    """Of a text that stands in JSON."""
+    try:
+        decoded = json.loads(f'"{secret}"')
+    except ValueError:
+        return secret
+    return decoded if isinstance(decoded, str) else secret
+
+
+# --- SQL text in messages --------------------------------------------------------------------------------------
+# A text with a mistake is no SQL: the mistake may stand just where a password does. What follows the name of a secret
+# is hidden however that is written. So are passwords in URLs, wherever they stand.
+
+
+_BETWEEN = "'\"` \t\r\n"
+_STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
+_OPTION = re.compile(rf"({_STRING})(\s*=\s*)({_STRING})", re.DOTALL)
+_HINTS = re.compile(r"/\*\+[\s,]*(?:(?:LOOKUP|STATE_TTL)\s*\([^()]*\)[\s,]*)+\*/", re.IGNORECASE)
+_LINE_STRING = r"(?:'(?:[^'\\\n]|\\.|'')*'|\"(?:[^\"\\\n]|\\.|\"\")*\")"
+"""In one line: an apostrophe in a comment ends with its line."""
+_LITERAL = re.compile(_LINE_STRING)
+
+_BLANK = r"(?:\s|/\*(?!\+).*?\*/)*"
+_NAME = re.compile(
+    rf"(?P<set>\bSET\b{_BLANK})?(?P<name>{_LINE_STRING}|`[^`\n]*`|[A-Za-z_][\w.-]*)"
+    rf"(?=(?P<sign>{_BLANK}(?:={{1,2}}>?|:=?|\bTO\b){_BLANK}|{_BLANK},?{_BLANK}))",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What may be the name of a secret, with what stands between it and the secret."""
+_LIST = re.compile(r"\b(?:WITH|OPTIONS)\s*\([^;]*", re.IGNORECASE)
+"""Where options are listed, and what follows them."""
+_QUOTED = r"'(?:[^'\\\n]|\\.|'')*'|\"(?:[^\"\\\n]|\\.|\"\")*\"|`[^`\n]*`|[“”‘’][^“”‘’\n]*[“”‘’]|\$\$.*?\$\$"
+_WORDS = re.compile(rf"(?:\w?(?:{_QUOTED})|\([^()\n]*\)|['\"`“‘][^\n]*|[^,;()\n'\"`])*", re.DOTALL)
+"""All up to the next comma; behind a quote that is never closed, the rest of the line."""
+_QUOTED_VALUE = re.compile(rf"\w?(?:{_QUOTED}|['\"][^\n]*)", re.DOTALL)
+_AS_IT_SHOULD_BE = re.compile(rf"{_STRING}(?:\s|--[^\n]*|/\*.*?\*/)*(?:[,);]|\Z)", re.DOTALL)
+_SCRIPTS_WORD = re.compile(r"\w{3,}")
+
+
+class _SecretSpan(NamedTuple):
+    """Where a secret stands. It is ``whole`` in a string as the language wants it; else a part of it may be its end."""
+
+    start: int
+    end: int
+    whole: bool = True
+
+
+@lru_cache(maxsize=4)  # each of many mistakes shows a line of the same text
+def shown_script(text: str) -> str:
+    """The text with stars in place of secrets; each character keeps its place."""
+    shown = list(text)
+    for start, end, _ in _places(text):
+        shown[start:end] = ["\n" if character == "\n" else "*" for character in text[start:end]]
+    return "".join(shown)
+
+
+@lru_cache(16)
+def secrets_of_script(text: str) -> Secrets:
+    """What ``shown_script`` hides, for messages; these may name a single word where a mistake is."""
+    secrets = [(text[hidden.start : hidden.end], hidden.whole) for hidden in _places(text)]
+    words = [word for secret, whole in secrets if not whole for word in _SCRIPTS_WORD.findall(secret)]
+    return Secrets.of([*(secret for secret, _ in secrets), *words]) if secrets else NO_SECRETS
+
+
+def option_at(text: str, offset: int) -> str | None:
+    """The key of the option in whose value a place of a script is; None where it is in none."""
+    keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= offset < o.end(3))
+    return next(keys, None)
+
+
+@lru_cache(16)
+def _places(text: str) -> tuple[_SecretSpan, ...]:
+    """Of the options, of what stands behind the names of secrets, and of all other strings.
+
+    What hints such as LOOKUP and STATE_TTL list are no options, but names of tables and how long or how they are used.
+    """
+    text = _HINTS.sub(lambda hint: " " * len(hint[0]), text)
+    options = list(_OPTION.finditer(text))
+    values = {option.start(3) for option in options}
+    match = [hidden for o in options for hidden in _secret(pieces_of(o[1][1:-1], o[3][1:-1]), o.start(3) + 1)]
+    lists = [(match.start(), match.end()) for match in _LIST.finditer(text)]
+    for name in _NAME.finditer(text):
+        listed = name["set"] is not None or any(start < name.start() < end for start, end in lists)
+        match += _behind(name, text, listed)
+    others = (string for string in _LITERAL.finditer(text) if string.start() not in values)
+    return (*match, *(hidden for o in others for hidden in _secret(text_pieces(o[0][1:-1]), o.start() + 1)))
+
+
+def _secret(pieces: Iterable[TextPiece], start: int) -> Iterator[_SecretSpan]:
+    for piece in pieces:
+        end = start + len(piece.text)
+        if piece.secret and len(piece.text) >= SHORTEST:
+            yield _SecretSpan(start, end)
+        start = end
+
+
+def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_SecretSpan]:
+    """What stands behind a name, where that says that it is a secret, and where it is no option as it should be.
+
+    ``listed``: among options, or in SET, where an unknown name is that of a secret, too.
+    """
+    expected = _expected(name, listed)
+    value = None if expected is None else expected.match(text, name.end("sign"))
+    if value is None or is_open(value[0].strip(_BETWEEN)):
+        return
+    option = name["name"][0] in "'\"" and name["sign"].strip() == "="
+    if not option or not _AS_IT_SHOULD_BE.match(text, value.start()):
+        yield _SecretSpan(value.start(), value.start() + len(value[0].rstrip()), whole=False)
+
+
+def _expected(name: re.Match[str], listed: bool) -> re.Pattern[str] | None:
+    """What may be a secret behind a name; None where that is harmless."""
+    key, sign = name["name"].strip(_BETWEEN), name["sign"].strip()
+    quoted = name["name"][0] in _BETWEEN
+    if sign in ("", ","):
+        return _QUOTED_VALUE if has_secret_name(key) and (quoted or not sign) else None
+    if not has_secret_name(key) and not (quoted and listed and may_be_secret(key)):
+        return None
+    return _WORDS if quoted or listed else _QUOTED_VALUE

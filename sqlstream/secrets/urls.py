@@ -6,11 +6,79 @@ its author meant, and is shown without anything that may belong to the password.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from sqlstream.secrets.pieces import TextPiece, aside, guarded
+# --- Texts cut into public and secret pieces -------------------------------------------------------------------
+
+
+MASK = "******"
+REFERENCE = re.compile(r"\$\{(\w+)\}")
+"""To a variable of the environment; its name is in the first group."""
+
+PLACEHOLDER = re.compile(r"\$\{\w+\}|\{[^\s{}\"$][^{}\"]*\}")
+"""A reference to a variable, or a place for the value of a column: neither tells a secret."""
+
+_SCHEMES = frozenset({"", "basic", "bearer", "digest", "negotiate", "token", "apikey"})
+"""Words of the header Authorization that stand before the secret."""
+
+
+class TextPiece(NamedTuple):
+    text: str
+    secret: bool = False
+
+
+def is_open(text: str) -> bool:
+    """True where a text is made of placeholders alone, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
+    return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
+
+
+def guarded(text: str) -> list[TextPiece]:
+    """A text that is a secret, unless it is made of placeholders alone."""
+    return [TextPiece(text, secret=not is_open(text))]
+
+
+def shown(pieces: Iterable[TextPiece]) -> str:
+    return "".join(MASK if piece.secret else piece.text for piece in pieces)
+
+
+# --- placeholders aside ---------------------------------------------------------------------------------------
+
+_FIRST = 0xE000
+"""Characters of private use stand for placeholders while a text is parsed, so that no rule of its syntax meets them."""
+_MOST = 6_400
+
+
+class Aside(NamedTuple):
+    """A text with its placeholders replaced by a character each."""
+
+    text: str
+    placeholders: tuple[str, ...]
+
+    def restored(self, text: str) -> str:
+        return "".join(self._restored(character) for character in text)
+
+    def _restored(self, character: str) -> str:
+        index = ord(character) - _FIRST
+        return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
+
+    def all_restored(self, pieces: Iterable[TextPiece]) -> list[TextPiece]:
+        """The pieces with their placeholders; those that are made of them alone are no secrets."""
+        texts = [(self.restored(piece.text), piece.secret) for piece in pieces if piece.text]
+        return [TextPiece(text, secret and not is_open(text)) for text, secret in texts]
+
+
+def aside(text: str) -> Aside | None:
+    """None where the text holds such characters itself, or too many placeholders."""
+    placeholders = tuple(PLACEHOLDER.findall(text))
+    if len(placeholders) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
+        return None
+    numbers = iter(range(_FIRST, _FIRST + _MOST))
+    return Aside(PLACEHOLDER.sub(lambda _: chr(next(numbers)), text), placeholders)
+
 
 _BEGIN = re.compile(r"(?:jdbc:)?([A-Za-z][\w+.-]*)://")
 _WITH_PORT = re.compile(r"[^:@]+(:(\d{1,5}|[\ue000-\uf8ff]))?")
@@ -165,3 +233,40 @@ def _fragment(text: str) -> Iterator[TextPiece]:
     if text:
         yield TextPiece(text[0])
         yield TextPiece(text[1:], secret=True)
+
+
+# --- Bodies of requests: values are secret unless they are known to be harmless --------------------------------
+
+
+_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\],:\s\"]+")
+
+
+def body_pieces(text: str) -> list[TextPiece]:
+    """The pieces of a body; a text that is no JSON is secret as a whole."""
+    set_aside = aside(text)
+    if set_aside is None or not _is_json(set_aside.text):
+        return guarded(text)
+    return set_aside.all_restored(_bodies_pieces(set_aside.text))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(re.sub(r"(\"(?:[^\"\\]|\\.)*\")|[\ue000-\uf8ff]", lambda m: m[1] or "0", text))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _bodies_pieces(text: str) -> Iterator[TextPiece]:
+    member = ""
+    for token in _TOKEN.finditer(text):
+        if token["name"] is not None:
+            member = json.loads(token[0][: token.start("name") - token.start()])
+        if token["name"] is not None or token[0].strip("{}[],: \t\r\n") in ("", "true", "false", "null"):
+            yield TextPiece(token[0])
+        elif token[0].startswith('"'):
+            yield TextPiece('"')
+            yield TextPiece(token[0][1:-1], secret=len(token[0]) > 2 and not is_harmless(member))
+            yield TextPiece('"')
+        else:
+            yield TextPiece(token[0], secret=not is_harmless(member))

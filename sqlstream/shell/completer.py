@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
+from pygments.lexers.sql import SqlLexer
+from pygments.token import Keyword, Name, _TokenType
 
+from sqlstream.grammar.language import keywords
 from sqlstream.planner.completion import Suggestion, Vocabulary, complete
 from sqlstream.shell.commands import SHORT, TAKES_PATH
 
@@ -72,3 +75,19 @@ def _path_in_string(before: str) -> str | None:
     if is_value and any(key.endswith(f"'{name}'") for name in _PATHS):
         return typed
     return typed if is_value and Path(typed).is_absolute() else None
+
+
+# --- Colours ---------------------------------------------------------------------------------------------------
+
+
+class SqlStreamLexer(SqlLexer):  # type: ignore[misc]
+    """SQL with the words of ``streaming.lark`` as keywords."""
+
+    name = "sqlstream"
+    aliases: ClassVar[list[str]] = ["sqlstream"]
+    filenames: ClassVar[list[str]] = []
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        reserved = keywords()
+        for offset, kind, value in super().get_tokens_unprocessed(text):
+            yield offset, Keyword if kind is Name and value.upper() in reserved else kind, value

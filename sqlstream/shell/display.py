@@ -1,18 +1,56 @@
-"""How and where the shell shows results: what \\x, \\pset, \\timing and \\o change."""
+"""How and where the shell shows results: the state behind its commands x, pset, timing and o."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from sqlstream.cli.output import FOR_PROGRAMS, PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
-from sqlstream.shell.pager import paged, pager_command
+from sqlstream.shell.interrupts import unbroken
+
+# --- The pager -------------------------------------------------------------------------------------------------
+
+
+_LESS = "FRSX"
+"""It ends where all fits, shows colours, cuts long lines, which the arrows move, and leaves the text on the screen."""
+
+
+def pager_command() -> list[str] | None:
+    """``$SQLSTREAM_PAGER``, ``$PAGER`` or less; None where there is none, or where the variable is ``cat`` or empty."""
+    text = os.environ.get("SQLSTREAM_PAGER", os.environ.get("PAGER", "less"))
+    try:
+        command = shlex.split(text)
+    except ValueError:
+        return None
+    return command if command and command[0] != "cat" and shutil.which(command[0]) else None
+
+
+@contextmanager
+def paged(command: list[str]) -> Iterator[TextIO]:
+    """What the block writes is shown by the pager, which Ctrl-C is left to. The block ends where nobody reads on."""
+    with unbroken():
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, text=True, encoding="utf-8", env={"LESS": _LESS, **os.environ}
+        )
+        assert process.stdin is not None
+        try:
+            with suppress(BrokenPipeError):
+                yield cast(TextIO, process.stdin)
+        finally:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait()
+
 
 _PROMPT_LINES = 2
 

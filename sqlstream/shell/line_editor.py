@@ -24,7 +24,7 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.output import Output
 
-from sqlstream.user_folders import config_folder, is_there, made, state_folder
+from sqlstream.paths import config_folder, is_there, made, state_folder
 
 PROMPT = "sqlstream> "
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -128,7 +128,7 @@ def sql_lexer() -> Lexer:
     """The colours of SQL."""
     from prompt_toolkit.lexers import PygmentsLexer
 
-    from sqlstream.shell.highlighting import SqlStreamLexer
+    from sqlstream.shell.completer import SqlStreamLexer
 
     return PygmentsLexer(SqlStreamLexer)
 
@@ -190,7 +190,7 @@ def _entries(written: str) -> Iterator[str]:
 
 def is_finished(text: str) -> bool:
     """Whether Enter hands the text over: its last statement or command ends."""
-    from sqlstream.shell.statements import is_blank, split
+    from sqlstream.shell.commands import is_blank, split
 
     parts, rest = split(text)
     return is_blank(text) or (bool(parts) and is_blank(text, rest))

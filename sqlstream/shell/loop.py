@@ -15,36 +15,65 @@ import click
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import clear
 
+from sqlstream.batch import Batch, chosen
+from sqlstream.cli.execution import label, wait_for_spark
 from sqlstream.cli.output import FORMATS
 from sqlstream.cli.scripts import with_parameters
-from sqlstream.cli.starting import label, wait_for_spark
-from sqlstream.cli.status import working
+from sqlstream.cli.terminal import working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs import Job
-from sqlstream.jobs.records.submitted_job import submitted_jobs
+from sqlstream.jobs.records.submissions import submitted_jobs
+from sqlstream.planner.lineage import lineage
+from sqlstream.planner.nodes import StatementSet
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL, RESULT_MODE
 from sqlstream.shell import GREETING, UNREADABLE_FILE
 from sqlstream.shell.chart import Chart, Plot, positions
-from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
+from sqlstream.shell.commands import (
+    Command,
+    ShellEntry,
+    help_text,
+    is_blank,
+    joined,
+    meaning,
+    rest_of,
+    split,
+    unquoted,
+    wrong_command,
+)
 from sqlstream.shell.display import Display
-from sqlstream.shell.failures import BackgroundJobs
-from sqlstream.shell.hints import TAKE_IT, mended
+from sqlstream.shell.failures import TAKE_IT, BackgroundJobs, mended
 from sqlstream.shell.interrupts import Stopped, unbroken
 from sqlstream.shell.line_editor import LineEditor
-from sqlstream.shell.lineage import COLUMNS, lineage_rows
 from sqlstream.shell.showing import Showing
-from sqlstream.shell.statements import ShellEntry, is_blank, joined, rest_of, split
 from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.shell.warm_up import WarmUp
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.statements.defining import define
 from sqlstream.udfs.texts import reason_of
+from sqlstream.workspace import Workspace
+
+# --- The command lineage ---------------------------------------------------------------------------------------
+
+
+COLUMNS = ("column", "columns of tables", "made of")
+
+
+def lineage_rows(text: str, workspace: Workspace) -> list[tuple[str, ...]]:
+    """Of one query or INSERT. ValueError in words of a message where it is neither, or no stream."""
+    (statement,) = parse_script(text)
+    if not isinstance(statement, nodes.Query | nodes.Insert):
+        raise ValueError("needs a query or an INSERT")
+    plan = chosen(statement, workspace)
+    if isinstance(plan, Batch | StatementSet):
+        raise ValueError("needs a stream, and this query runs over finished data")
+    return [(line.column, ", ".join(line.sources), line.expression) for line in lineage(plan)]
+
 
 _WATCH_SECONDS = "2"
 _SECONDS = re.compile(r"\d{1,6}(\.\d+)?")

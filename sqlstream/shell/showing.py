@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import queue
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from os import isatty
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.input import Input
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
-from sqlstream.cli.job_status import JobStatus
-from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
-from sqlstream.cli.live_tail import write_tail
-from sqlstream.cli.output import Writer, plain_text
-from sqlstream.cli.progress import written
-from sqlstream.cli.status import StatusLine, working
+from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table, write_tail
+from sqlstream.cli.output import JsonLinesWriter, Writer, plain_text
+from sqlstream.cli.progress import JobStatus, written
+from sqlstream.cli.terminal import StatusLine, working
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
 from sqlstream.query import Query
@@ -29,14 +30,142 @@ from sqlstream.settings import RESULT_MODE
 from sqlstream.shell.chart import Chart, draw
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs, name_in_statement
-from sqlstream.shell.feed import Feed
 from sqlstream.shell.interrupts import Pressed, SentBack, Stopped, unbroken
-from sqlstream.shell.long_result import LongResult
-from sqlstream.shell.sent_back import new_file, write_on
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# --- Long results, for the pager -------------------------------------------------------------------------------
+
+
+_MOST_ROWS = 1_000_000
+
+
+@dataclass
+class LongResult:
+    """``tables`` are all rows but those that are too many, which are ``skipped``; ``page``: what fits on a terminal."""
+
+    page: int
+    tables: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    skipped: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self.rows > self.page
+
+    def add(self, table: pa.Table) -> pa.Table | None:
+        """Take rows; returns those of them that still fit on the page."""
+        room = max(0, self.page - self.rows)
+        kept = table.slice(0, max(0, _MOST_ROWS - self.rows))
+        self.tables.append(kept)
+        self.rows += kept.num_rows
+        self.skipped += table.num_rows - kept.num_rows
+        return table.slice(0, room) if room else None
+
+
+# --- Queries in the background, whose rows are written to a file -----------------------------------------------
+
+
+def new_file(job: str, folder: Path) -> Path:
+    """An empty file for the rows of a query, with a name that no other has. OSError where it cannot be made."""
+    number = 1
+    while True:
+        file = folder / (f"{job}.jsonl" if number == 1 else f"{job}-{number}.jsonl")
+        try:
+            file.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+        else:
+            return file
+
+
+def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
+    """Write the tables into the file on a thread of its own until they end; ``whole``: each takes the place of the one
+    before. The job of the query tells why they end."""
+    Thread(target=_write, args=(tables, file, whole), name="sqlstream-sent-back", daemon=True).start()
+
+
+def _write(tables: Iterable[pa.Table], file: Path, whole: bool) -> None:
+    with suppress(Exception):
+        if whole:
+            for table in tables:
+                beside = file.with_name(f".{file.name}")
+                with beside.open("w", encoding="utf-8") as out:
+                    _append(table, out)
+                beside.replace(file)
+        else:
+            with file.open("a", encoding="utf-8") as out:
+                for table in tables:
+                    _append(table, out)
+
+
+def _append(table: pa.Table, out: TextIO) -> None:
+    writer = JsonLinesWriter(table.column_names, out)
+    writer.write(shown_rows_of(table))
+    writer.close()
+
+
+# --- Rows that may move from the terminal to a file ------------------------------------------------------------
+
+
+_POLL_SECONDS = 0.2
+
+
+class Feed:
+    """Takes tables on a thread of its own; whoever iterates gets them, until one of the keys is ``pressed``.
+
+    Another iteration goes on where the last one has ended. Raises what the tables raise.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], pressed: Pressed) -> None:
+        self._tables = tables
+        self._pressed = pressed
+        self._waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(1)
+        self._closed = Event()
+        Thread(target=self._take, name="sqlstream-feed", daemon=True).start()
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        while True:
+            self._pressed.heed()
+            try:
+                item = self._waiting.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def going_on(self) -> Iterator[pa.Table]:
+        """As iterating, whatever is pressed."""
+        while (item := self._waiting.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        """Nobody iterates any more."""
+        self._closed.set()
+
+    def _take(self) -> None:
+        try:
+            for table in self._tables:
+                self._put(table)
+            self._put(None)
+        except BaseException as error:
+            self._put(error)
+
+    def _put(self, item: pa.Table | BaseException | None) -> None:
+        while not self._closed.is_set():
+            try:
+                return self._waiting.put(item, timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue
+        return None
+
 
 _LOOK_SECONDS = 0.2
 
@@ -201,7 +330,7 @@ class Showing:
         if self.keys is None or not isatty(self.keys.fileno()):
             yield None
             return
-        from sqlstream.shell.keys import listening
+        from sqlstream.shell.interrupts import listening
 
         with listening(self.keys) as pressed:
             yield pressed

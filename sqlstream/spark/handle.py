@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
-from sqlstream.spark.connect import is_connect
 from sqlstream.spark.private_settings import JAVA_OPTIONS
+from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.choices import FIELDS, NONE, tuning_of
 from sqlstream.udfs.hiding import hiding
 
@@ -126,7 +126,7 @@ class SparkHandle:
             for key in list(self._before):
                 self._restore(key)
         except Exception as error:
-            from sqlstream.spark.gone import is_spark_gone
+            from sqlstream.spark.running import is_spark_gone
 
             if not is_spark_gone(error):
                 raise

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlstream.user_folders import made, no_temporary_files, state_folder
+from sqlstream.paths import made, no_temporary_files, state_folder
 
 KEPT = 20
 """With Spark's log level, ERROR, a log is some kB."""

@@ -1,4 +1,4 @@
-"""The Spark that runs in this process already, and whether it is the one that somebody asks for."""
+"""The Spark that this process has: which one it is, whether it is Spark Connect, and whether it still answers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _AT_START = (
     "spark.app.name", "spark.default.parallelism", "spark.executorEnv.", "spark.hadoop.", "spark.kubernetes.",
     "spark.master", "spark.yarn.",
 )  # fmt: skip
+_NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while calling \S+")  # and no exception
 
 
 def running_session() -> SparkSession | None:
@@ -74,3 +75,25 @@ def _place(master: str) -> str:
         return master.replace("k8s://", "k8s://https://")
     url = _CONNECT_URL.match(master)
     return master if url is None else f"{_CONNECT}{url[1]}:{url[2] or _CONNECT_PORT}"
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of Spark Connect, which has no JVM in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def shares_files(spark: SparkSession) -> bool:
+    """False where Spark runs on another machine, behind Spark Connect: paths are those of the server then."""
+    if not is_connect(spark):
+        return True
+    host: str = spark.client.host
+    return host in ("localhost", "127.0.0.1")
+
+
+def is_spark_gone(error: BaseException) -> bool:
+    """True where nobody answers any more who runs Spark, which is a process of its own."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(str(error)) is not None

@@ -6,16 +6,18 @@ Nothing here imports PySpark before a session is asked for.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from sqlstream.errors import Diagnostic, ExecutionError
-from sqlstream.java import require_java
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.spark.jvm_exit import end_jvm
+from sqlstream.spark.internals import end_connection, java_process
+from sqlstream.spark.java import require_java
 from sqlstream.spark.log import new_log
 from sqlstream.spark.private_settings import start_java
 from sqlstream.spark.running import require_master, running_session
@@ -32,6 +34,38 @@ from sqlstream.spark.worker_package import send_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# --- The end of the JVM that this process has started ----------------------------------------------------------
+
+
+MOST_SECONDS = 20.0
+
+
+def stop_jvm(spark: SparkSession) -> None:
+    """Stop a local session and wait until its JVM has ended, after which this process can start none again."""
+    spark.stop()
+    end_jvm(None)
+
+
+def end_jvm(most_seconds: float | None = MOST_SECONDS) -> None:
+    """Let the JVM end, if this process has started one, and kill it where it has not ended after so many seconds.
+
+    When Spark has gone, RocksDB's compactions may still run. They report errors to Java, which lets nobody in any more,
+    and Java waits for them: such a JVM would stay with all of its memory.
+    """
+    process = java_process()
+    if process is None or process.stdin is None:
+        return
+    with contextlib.suppress(Exception):  # it may have died
+        end_connection()
+    process.stdin.close()
+    try:
+        process.wait(most_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
 
 UNSUITABLE_SESSION = "SS493"
 NOT_STARTED = "SS494"

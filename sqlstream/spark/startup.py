@@ -20,7 +20,7 @@ from sqlstream.grammar.nodes import (
     StatementSet,
     UnitTest,
 )
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SparkStart:
 
     def advice(self) -> str | None:
         """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
-        from sqlstream.spark.tuning.archived_classes import advice
+        from sqlstream.spark.java import advice
 
         return None if is_connect(self.spark) else advice(self._seconds)
 

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 
 from sqlstream import version
 from sqlstream.errors import ExecutionError
-from sqlstream.spark.connect import is_connect
-from sqlstream.user_folders import cache_folder, made, temporary_folder
+from sqlstream.paths import cache_folder, made, temporary_folder
+from sqlstream.spark.running import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 NOT_SENT = "SS495"
 

@@ -10,23 +10,48 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy
 from sqlalchemy import schema
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql import sqltypes
 
 from sqlstream.grammar.nodes import Name
-from sqlstream.sqlalchemy.addresses import arguments_of
 from sqlstream.sqlalchemy.column_types import INTERVAL, CalendarDate
 from sqlstream.sqlalchemy.compiler import (
     SqlStreamCompiler,
     SqlStreamDDLCompiler,
     SqlStreamIdentifierPreparer,
+    SqlStreamTypeCompiler,
 )
 from sqlstream.sqlalchemy.reflection import Reflection
-from sqlstream.sqlalchemy.type_compiler import SqlStreamTypeCompiler
 from sqlstream.version import __version__
 
 if TYPE_CHECKING:
     from sqlstream.dbapi import Connection
     from sqlstream.session import Session
+
+# --- URLs: sqlstream:// in this process, sqlstream:///folder?profile=test for a project ------------------------
+
+
+_KEYS = ("catalog", "database", "profile", "spark")
+
+
+def arguments_of(url: URL) -> dict[str, Any]:
+    """What ``SqlStreamDialect.connect`` takes: ``project``, ``profile``, ``spark``, ``catalog``, ``database`` and
+    ``settings``, which are the keys with a dot."""
+    if url.host or url.username or url.port:
+        raise ArgumentError("a URL of sqlstream has no host: sqlstream:// or sqlstream:///path/to/project")
+    given: dict[str, Any] = {"project": url.database} if url.database else {}
+    settings: dict[str, str] = {}
+    for key, value in url.query.items():
+        if not isinstance(value, str):
+            raise ArgumentError(f'"{key}" is given twice')
+        if "." in key:
+            settings[key] = value
+        elif key in _KEYS:
+            given[key] = value
+        else:
+            raise ArgumentError(f'"{key}" is none of {", ".join(_KEYS)}, and no setting, whose keys have a dot')
+    return {**given, "settings": settings} if settings else given
+
 
 _IN_MEMORY = {"connector": "memory"}
 _GONE = ("SS464", "SS481", "SS471")

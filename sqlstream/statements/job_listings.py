@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlstream.jobs.records.record import moment
-from sqlstream.jobs.reports.waiting import waiting_text
+from sqlstream.jobs.reports.progress import waiting_text
 from sqlstream.results import Rows
 from sqlstream.times import time_text, watermark_text
 
 if TYPE_CHECKING:
     from sqlstream.jobs.records.history import CheckpointLine
     from sqlstream.jobs.records.record import JobRecord
-    from sqlstream.jobs.reports.lookups import LookupTotals
+    from sqlstream.jobs.reports.counts import LookupTotals
     from sqlstream.jobs.reports.progress import Progress
 
 JOB_COLUMNS = ("job id", "job name", "status", "start time")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.python_path import importable
-from sqlstream.testing.case_format import Case, CaseFormatError, case_files, cases_root, load_case
-from sqlstream.testing.case_run import CaseRun, Different
+from sqlstream.paths import importable
+from sqlstream.testing.case_format import (
+    Case,
+    CaseFormatError,
+    CaseRows,
+    Changes,
+    Checkpoint,
+    Finish,
+    ProcessingTime,
+    Restart,
+    State,
+    Step,
+    Watermark,
+    case_files,
+    cases_root,
+    difference,
+    load_case,
+)
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
+from sqlstream.testing.stream_test import StreamTest
+from sqlstream.testing.values import Change, merge
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -50,6 +67,7 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
+    """The driver of callers that run cases in SQL alone: raises ``NotDriven``."""
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 
@@ -169,7 +187,8 @@ def _outcome(case: Case, session_factory: SessionFactory, below_sql: Driver, str
     if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
         return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
     try:
-        note = _run(case, session_factory, streaming)
+        with session_factory() as session, StreamTest(case.script, session, streaming=streaming) as test:
+            note = CaseRun(case, test).run()
     except Different as different:
         return Verdict.FAIL, None, str(different), None
     except SqlStreamError as error:
@@ -189,13 +208,6 @@ def _outcome_below_sql(case: Case, drive: Driver) -> _Outcome:
     return Verdict.PASS, None, "", None
 
 
-def _run(case: Case, session_factory: SessionFactory, streaming: bool) -> str | None:
-    from sqlstream.testing.stream_test import StreamTest
-
-    with session_factory() as session, StreamTest(case.script, session, streaming=streaming) as test:
-        return CaseRun(case, test).run()
-
-
 def _refusal(case: Case, error: SqlStreamError) -> _Outcome:
     message = error.diagnostic.message
     if error.code.startswith("SS3"):
@@ -203,3 +215,116 @@ def _refusal(case: Case, error: SqlStreamError) -> _Outcome:
     if case.error is not None:
         return Verdict.PASS, None, "", f"refused: {error.code} {message}"
     return Verdict.FAIL, error.code, message, None
+
+
+# --- One case --------------------------------------------------------------------------------------------------
+
+
+class Different(Exception):
+    """The outcome of a case whose results differ from what it expects: the first difference."""
+
+
+class CaseRun:
+    """One run of a case: feeds its steps, takes output where an expectation needs it, and compares."""
+
+    def __init__(self, case: Case, test: StreamTest) -> None:
+        self._case = case
+        self._test = test
+        self._total: list[Change] = []
+        self._unordered = 0
+
+    def run(self) -> str | None:
+        """A note on what a pass does not cover, if anything; ``Different`` with the first difference."""
+        pending: list[Change] = []
+        for index, step in enumerate(self._case.steps):
+            perform(step, self._test)
+            for expected in self._expected_after(index):
+                if isinstance(expected, Changes) and expected.table is not None:
+                    self._check_changes(expected, self._changes_of(expected.table, expected.columns))
+                    continue
+                came = self._test.output()
+                self._total += came
+                pending += came
+                if isinstance(expected, State):
+                    self._check_state(expected)
+                else:
+                    self._check_changes(expected, self._picked(pending, None, expected.columns))
+                    pending = []
+        if self._case.error is not None:
+            self._test.output()  # nothing else asks what becomes of the last steps
+        return "; ".join(self._notes()) or None
+
+    def _expected_after(self, index: int) -> Iterator[Changes | State]:
+        # An output is asked for only where something is expected of it: each question costs a micro-batch.
+        return (expected for expected in self._case.expected if expected.after == index)
+
+    def _changes_of(self, table: str, columns: tuple[str, ...] | None) -> list[Change]:
+        """What came out to a table beside the result, such as late rows."""
+        try:
+            return self._picked(self._test.output(table), table, columns)
+        except ValueError as error:
+            raise Different(str(error)) from error
+
+    def _picked(self, changes: list[Change], table: str | None, columns: tuple[str, ...] | None) -> list[Change]:
+        """The changes with these columns only."""
+        if columns is None:
+            return changes
+        names = [name.casefold() for name in self._test.output_columns(table)]
+        positions = [names.index(column.casefold()) + 1 for column in columns]
+        return [(change[0], *(change[i] for i in positions)) for change in changes]
+
+    def _check_changes(self, expected: Changes, came: list[Change]) -> None:
+        ordered = expected.ordered and self._test.keeps_order
+        wrong = difference(expected.rows, came, ordered=ordered)
+        if wrong:
+            raise Different(f"after step {expected.after}: {wrong}")
+        if expected.ordered and not ordered and difference(expected.rows, came, ordered=True):
+            self._unordered += 1
+
+    def _check_state(self, expected: State) -> None:
+        names = [name.casefold() for name in self._test.output_names]
+        key = [names.index(k.casefold()) for k in expected.key] if isinstance(expected.key, tuple) else None
+        try:
+            rows = merge(self._total, key)
+        except ValueError as error:
+            raise Different(f"after step {expected.after}: {error}") from error
+        wrong = difference(expected.rows, rows, ordered=False)
+        if wrong:
+            raise Different(f"merged after step {expected.after}: {wrong}")
+
+    def _notes(self) -> Iterator[str]:
+        if self._unordered:
+            yield f"order within a step not compared in {self._unordered} of its expectations"
+        if self._case.late_dropped is not None:
+            yield from self._check_late_dropped(self._case.late_dropped)
+        if self._case.lookup_tries_max is not None:
+            self._check_tries(self._case.lookup_tries_max)
+
+    def _check_tries(self, most: int) -> None:
+        got = self._test.lookup_tries()
+        if not 0 < got <= most:
+            raise Different(f"lookup_tries_max: expected 1 to {most} requests per key, got {got}")
+
+    def _check_late_dropped(self, expected: int) -> Iterator[str]:
+        got = self._test.late_dropped()
+        if not self._test.late_dropped_is_exact:
+            yield f"late_dropped not compared: late rows shared a micro-batch; expected {expected}, counted {got}"
+        elif got != expected:
+            raise Different(f"late_dropped: expected {expected}, got {got}")
+
+
+def perform(step: Step, test: StreamTest) -> None:
+    """Carry out one step of a case on the query under test."""
+    match step:
+        case CaseRows():
+            test.changes(step.table, step.rows)
+        case Watermark():
+            test.watermark(step.table, step.ms)
+        case ProcessingTime():
+            test.processing_time(step.ms)
+        case Checkpoint():
+            test.checkpoint()
+        case Restart():
+            test.restart()
+        case Finish():
+            test.finish()

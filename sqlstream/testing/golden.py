@@ -2,20 +2,86 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
-from sqlstream.grammar import parse_script, to_sql
-from sqlstream.grammar.nodes import CreateMaterializedView
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import clauses_of, parse_script, table_clauses_of, table_function_of, to_sql
+from sqlstream.grammar.nodes import CreateMaterializedView, Node
 from sqlstream.session import Session
 from sqlstream.statements.defining import define
-from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, restart_points, steps_of
-from sqlstream.testing.golden_stream import Outcome, StreamRun
+from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, lines_of, restart_points, steps_of
+from sqlstream.testing.golden_rows import LineComparison
+from sqlstream.testing.golden_stream import Outcome, StreamRun, first_difference
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import StreamTest
-from sqlstream.testing.syntax_text import syntax_lines
 from sqlstream.testing.tested_session import define_mocked
+
+# --- Syntax as text, for parse blocks --------------------------------------------------------------------------
+
+
+def syntax_lines(sql: str) -> tuple[str, ...]:
+    """For each statement of a script its SQL and, in the order of the text, its nodes without what is left out."""
+    return tuple(line for statement in parse_script(sql) for line in (to_sql(statement), *_nodes(statement)))
+
+
+def _nodes(statement: Node) -> Iterator[str]:
+    queries = list(_queries(statement))
+    if not queries:
+        yield describe(statement)
+    for query in queries:
+        for select in query.find_all(exp.Select, bfs=False):
+            yield from _described(clauses_of(select))
+        for table in query.find_all(exp.Table, bfs=False):
+            yield from _described(table_function_of(table))
+            yield from _described(table_clauses_of(table))
+
+
+def _queries(node: object) -> Iterator[exp.Expression]:
+    """The queries of a statement, those of the statements within it too."""
+    if isinstance(node, exp.Expression) and isinstance(node, exp.Query):
+        yield node
+    elif isinstance(node, tuple):
+        for member in node:
+            yield from _queries(member)
+    elif isinstance(node, Node):
+        for field in dataclasses.fields(node):
+            yield from _queries(getattr(node, field.name))
+
+
+def _described(node: Node | None) -> Iterator[str]:
+    text = "" if node is None else describe(node)
+    if not text.endswith("()") and text:
+        yield text
+
+
+def describe(value: object) -> str:
+    """A node as a call of its class with the fields that differ from their defaults; expressions as SQL."""
+    match value:
+        case exp.Expression():
+            return f"`{to_sql(value)}`"
+        case Enum():
+            return value.name
+        case tuple():
+            return f"[{', '.join(describe(v) for v in value)}]"
+        case Node():
+            return f"{type(value).__name__}({', '.join(_fields(value))})"
+        case _:
+            return repr(value)
+
+
+def _fields(node: Node) -> Iterator[str]:
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if field.name != "span" and value is not None and value != field.default:
+            yield f"{field.name}={describe(value)}"
+
 
 _DEFAULT_STAGE = "optimized"
 SessionFactory = Callable[[], Session]
@@ -171,3 +237,40 @@ def _runs(steps: int, starts: Iterable[int]) -> list[slice]:
     """The steps after each of which, performed together, output is asked for."""
     bounds = [0, *starts, steps]
     return [slice(start, end) for start, end in pairwise(bounds)]
+
+
+# --- The row that causes a difference --------------------------------------------------------------------------
+
+
+_MOST_ROWS = 30
+"""Each is a micro-batch of its own."""
+
+
+def cause_of(
+    blocks: Sequence[Block], index: int, outcome: Outcome, folder: Path, sessions: SessionFactory = LocalSession
+) -> str | None:
+    """The row, where a step of several rows differs; the block runs once more for it, with each row of
+    this step as a step. None where one row is all that the step brings, or no single row brings the difference."""
+    if not outcome.steps or outcome.comparison is None:
+        return None
+    number, step = first_difference(outcome)
+    rows = step.inputs
+    if not 1 < len(rows) <= _MOST_ROWS:
+        return None
+    unexpected = _surplus(step.expected, step.actual, outcome.comparison)
+    steps = [replace(each, output=()) for each in steps_of(blocks[index])]
+    apart = [*steps[: number - 1], *(replace(steps[number - 1], words=words) for words in rows)]
+    again = [*blocks[:index], blocks[index].with_expected(lines_of(tuple(apart)))]
+    try:
+        came = run_block(again, index, folder=folder, sessions=sessions).steps[number - 1 :]
+    except (SqlStreamError, ValueError):
+        return None
+    for words, after in zip(rows, came, strict=True):
+        if any(outcome.comparison.alike(line, other) for line in after.actual for other in unexpected):
+            return words
+    return None
+
+
+def _surplus(expected: Sequence[str], actual: Sequence[str], comparison: LineComparison) -> list[str]:
+    """The actual lines that are not expected."""
+    return [line for differs, _, line in comparison.aligned(expected, actual) if differs and line is not None]

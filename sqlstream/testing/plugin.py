@@ -104,7 +104,7 @@ class GoldenItem(pytest.Item):
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
-        from sqlstream.python_path import importable
+        from sqlstream.paths import importable
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
@@ -124,8 +124,8 @@ class GoldenItem(pytest.Item):
         self.file.bless(self.index, outcome.lines)
 
     def _difference(self, outcome: Outcome) -> str:
-        from sqlstream.testing.failure_text import failure_text
-        from sqlstream.testing.golden_cause import cause_of
+        from sqlstream.testing.golden import cause_of
+        from sqlstream.testing.golden_stream import failure_text
 
         cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
         return failure_text(outcome, cause)
@@ -166,7 +166,7 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
-        from sqlstream.python_path import importable
+        from sqlstream.paths import importable
         from sqlstream.testing.spark import LocalSession
         from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
 

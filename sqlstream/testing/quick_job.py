@@ -28,9 +28,8 @@ from sqlstream.planner.physical import Gear, PhysicalPlan
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.runner import SessionSources
-from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
-from sqlstream.testing.stepped_job import SteppedJob, SteppedRuntime
+from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime
 from sqlstream.testing.tested_session import SessionUnderTest, fast_directory
 from sqlstream.types import parse_type
 from sqlstream.udfs.spark.steps import NewestTime, StepFolder, SteppedProcessor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +11,16 @@ from sqlstream.connectors import Environment, sink_connector
 from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
-from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_watermarks
-from sqlstream.jobs.lifecycle.clock import Clock
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.reports.progress import late_rows, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
-from sqlstream.jobs.savepoints.repartition import repartition
+from sqlstream.jobs.savepoints.restore import repartition
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
@@ -29,7 +28,6 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Gear
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
-from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type
@@ -38,6 +36,102 @@ from sqlstream.udfs.lookup.sources.fed import WITHDRAWN
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+# --- Buffered steps --------------------------------------------------------------------------------------------
+# A micro-batch costs a fifth of a second, so rows and watermarks are buffered for as long as one micro-batch gives the
+# same results as several. That depends on when watermarks are compared: rows are judged by the watermark that the batch
+# before left, and windows close, after all rows of the batch, by the watermark that the batch itself reaches. So a
+# watermark followed by a row may share a batch exactly if the row would have been judged the same way after it:
+#
+# * A row later than the watermark W is late for nothing, because its windows end after W.
+# * Nor does it extend a session that W has closed, if it is later than W + 1 ms: a session closes at W >= end - 1 ms
+#   and takes up rows until its end.
+# * Nor does it belong among rows that came out at W because no earlier row, or no partner, is expected.
+#
+# Any other row waits until the watermark before it has gone out, with all rows of its call: the rows of a call are
+# judged by what came before the call, as a job judges those of a micro-batch. The watermark is the least of those of
+# all tables that have one. Operators that update results row by row, or act at each step of the clock, see the
+# difference between one batch and two: for them ``joint`` is False and only the rows of one step go together, which
+# they take in order of arrival.
+
+
+Arrival = tuple[tuple[Any, ...], int, str]
+"""The values of a row, the clock when it came, in ms, and its kind."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """One micro-batch: rows by table in arrival order, watermarks that steps lifted by table, the clock; all in ms."""
+
+    rows: dict[str, list[Arrival]]
+    watermarks: dict[str, int]
+    clock_ms: int | None = None
+
+
+@dataclass
+class Buffer:
+    """``tables`` are those that have a watermark; ``flushed`` are the watermarks that the job has reached, by table."""
+
+    joint: bool = True
+    tables: frozenset[str] = frozenset()
+    flushed: dict[str, int] = field(default_factory=dict)
+    _rows: dict[str, list[Arrival]] = field(default_factory=dict)
+    _reached: dict[str, int] = field(default_factory=dict)
+    _lifted: dict[str, int] = field(default_factory=dict)
+    _tick_ms: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not self._rows and not self._lifted and self._tick_ms is None
+
+    def takes(self, table: str, event_ms: int | None) -> bool:
+        """May a row of that event time (None: unknown) join what is kept?"""
+        pending = self._least(self.flushed | self._reached)
+        if table not in self.tables or pending is None or pending == self._least(self.flushed):
+            return self.joint or self._holds_only(table)
+        return self.joint and event_ms is not None and event_ms > pending + 1
+
+    def _least(self, watermarks: Mapping[str, int]) -> int | None:
+        """The watermark of the job; None before all tables have one."""
+        watermarks_known = [watermarks[table] for table in self.tables if table in watermarks]
+        return min(watermarks_known) if watermarks_known and len(watermarks_known) == len(self.tables) else None
+
+    def _holds_only(self, table: str) -> bool:
+        return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
+
+    def may_be_late(self, table: str, event_ms: int | None) -> bool:
+        """Has the job passed the event time of a row? Then it is late, unless one of its windows is still open."""
+        now = self._least(self.flushed) if table in self.tables else None
+        return now is not None and event_ms is not None and event_ms <= now
+
+    def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int, kind: str = "+I") -> None:
+        self._rows.setdefault(table, []).append((values, clock_ms, kind))
+
+    def lift(self, table: str, watermark_ms: int) -> None:
+        """A step lifts the watermark. Watermarks never fall: a lower one changes nothing."""
+        if self._rises(table, watermark_ms):
+            self._reached[table] = self._lifted[table] = watermark_ms
+
+    def tick(self, clock_ms: int) -> None:
+        """A step moves the clock of processing time."""
+        self._tick_ms = clock_ms
+
+    def reach(self, table: str, watermark_ms: int) -> None:
+        """Rows that are kept lift the watermark by themselves."""
+        if self._rises(table, watermark_ms):
+            self._reached[table] = watermark_ms
+
+    def _rises(self, table: str, watermark_ms: int) -> bool:
+        now = self._reached.get(table, self.flushed.get(table))
+        return now is None or watermark_ms > now
+
+    def take(self) -> Flush:
+        """All that is kept; the buffer is empty afterwards."""
+        flush = Flush(self._rows, self._lifted, self._tick_ms)
+        self.flushed |= self._reached
+        self._rows, self._reached, self._lifted, self._tick_ms = {}, {}, {}, None
+        return flush
 
 
 RESULT = Table("query result", (), "test")
@@ -171,8 +265,8 @@ class SteppedJob:
         side = SideSinks(environment, self._plan)
         if isinstance(self._plan, StatementSet):
             tables = [(table, sink_connector("test").write_batches(environment, table)) for table in self._plan.tables]
-            return side.beside_all(self._plan, tables)
-        return side.beside(sink_connector("test").write_batches(environment, self._main.table))
+            return side.with_tables(self._plan, tables)
+        return side.with_main(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
         if self._query is not None:

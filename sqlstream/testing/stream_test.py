@@ -6,10 +6,11 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import UPSERT, Table
@@ -17,15 +18,62 @@ from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import engine_of
-from sqlstream.testing.buffer import Arrival, Buffer
-from sqlstream.testing.changelog import KINDS, Change, changes_of
-from sqlstream.testing.lateness import LateCount
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.quick_job import QuickJob, runs_quickly
-from sqlstream.testing.stepped_job import SteppedJob
+from sqlstream.testing.stepped_job import Arrival, Buffer, SteppedJob
 from sqlstream.testing.tested_session import SessionUnderTest, fast_directory, plan_of_script
-from sqlstream.testing.values import Time, to_arrow, to_ms
+from sqlstream.testing.values import KINDS, Change, Time, changes_of, to_arrow, to_ms
 from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from sqlstream.testing.stepped_job import Flush
+
+
+# --- Late rows: counted by kernels, and as far as possible on native operators ---------------------------------
+# Spark counts what it drops behind the partial aggregation: rows of one key and window are one, and a row of several
+# windows counts in each that has closed. A row that is alone in its micro-batch shows what became of it: it was late
+# for all its windows exactly if something was dropped and no state was written.
+
+
+@dataclass
+class LateCount:
+    """``counted``: the gear counts each row. ``exact`` is False once, without that, late rows shared a micro-batch."""
+
+    counted: bool
+    rows: int = 0
+    exact: bool = True
+    _together: int = 0
+    _late: bool = False
+
+    def expect(self, late: bool) -> None:
+        """A row joins the next micro-batch; it may be ``late``."""
+        self._together += 1
+        self._late = self._late or late
+
+    def process(self, job: SteppedJob, flush: Flush) -> None:
+        """Have the job process its next micro-batch, and count."""
+        together, late = self._together, self._late
+        self._together, self._late = 0, False
+        if not late and not self.counted:
+            job.process(flush)
+            return
+        if self.counted:
+            job.late_rows()  # those of earlier batches
+            job.process(flush)
+            self.rows += job.late_rows()
+            return
+        job.new_reports()
+        job.process(flush)
+        reports = job.new_reports()
+        operators = [operator for report in reports for operator in report["stateOperators"]]
+        dropped = sum(operator["numRowsDroppedByWatermark"] for operator in operators)
+        updated = sum(operator["numRowsUpdated"] for operator in operators)
+        if together == 1:
+            self.rows += bool(dropped and not updated)
+        else:
+            self.rows += dropped
+            self.exact = self.exact and not dropped
+
 
 _PAUSE_S = 0.02
 

@@ -1,8 +1,10 @@
 """Tests of a user's repository, as ``sqlstream test`` runs them: what there is below some paths, and one after the
-other, in this process or in several."""
+other, in this process or in several.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -11,22 +13,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.paths import importable
 from sqlstream.project import Project
-from sqlstream.python_path import importable
 from sqlstream.session import Session
 from sqlstream.testing import unit_tests
 from sqlstream.testing.cases import run_file
-from sqlstream.testing.failure_text import failure_text, first_difference
-from sqlstream.testing.golden import files_of, run_block
-from sqlstream.testing.golden_cause import cause_of
-from sqlstream.testing.golden_format import (
-    Block,
-    GoldenFormatError,
-    parse_golden,
-    render_golden,
-    restart_points,
-)
-from sqlstream.testing.golden_stream import Outcome
+from sqlstream.testing.golden import cause_of, files_of, run_block
+from sqlstream.testing.golden_format import Block, GoldenFormatError, parse_golden, render_golden, restart_points
+from sqlstream.testing.golden_stream import Outcome, failure_text, first_difference
 from sqlstream.testing.report import Result, Verdict
 from sqlstream.testing.spark import LocalSession
 
@@ -70,7 +64,7 @@ class How:
         return LocalSession(self.settings, self.project)
 
 
-# --- what there is --------------------------------------------------------------------------------------------
+# --- Items: the tests there are --------------------------------------------------------------------------------
 
 
 def files_with_tests(paths: Iterable[Path]) -> Iterator[Path]:
@@ -195,7 +189,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-# --- all of them ----------------------------------------------------------------------------------------------
+# --- All tests -------------------------------------------------------------------------------------------------
 
 OnResult = Callable[[Result], object]
 
@@ -232,3 +226,53 @@ def _in_processes(items: Sequence[Item], how: How, processes: int) -> Iterator[R
 
 def _run_share(share: Sequence[Item], how: How) -> list[Result]:
     return [run_item(item, how) for item in share]
+
+
+# --- -k: tests by words in their names, such as "north and not (late or slow)", in any case --------------------
+
+
+Selects = Callable[[str], bool]
+
+_TOKEN = re.compile(r'\s*(\(|\)|"[^"]*"|[^\s()]+)')
+
+
+def selection(text: str) -> Selects:
+    """What the words select; ValueError where they make no expression."""
+    tokens = [match[1] for match in _TOKEN.finditer(text)]
+    selects = _either(tokens)
+    if tokens:
+        raise ValueError(f'"{tokens[0]}" is not expected there')
+    return selects
+
+
+def _either(tokens: list[str]) -> Selects:
+    choices = [_each(tokens)]
+    while tokens[:1] == ["or"]:
+        del tokens[0]
+        choices.append(_each(tokens))
+    return lambda name: any(selects(name) for selects in choices)
+
+
+def _each(tokens: list[str]) -> Selects:
+    conditions = [_single(tokens)]
+    while tokens[:1] == ["and"]:
+        del tokens[0]
+        conditions.append(_single(tokens))
+    return lambda name: all(selects(name) for selects in conditions)
+
+
+def _single(tokens: list[str]) -> Selects:
+    if not tokens or tokens[0] in ("and", "or", ")"):
+        raise ValueError("a word is missing")
+    token = tokens.pop(0)
+    if token == "not":
+        negated = _single(tokens)
+        return lambda name: not negated(name)
+    if token == "(":
+        inner = _either(tokens)
+        if tokens[:1] != [")"]:
+            raise ValueError("a closing parenthesis is missing")
+        del tokens[0]
+        return inner
+    word = token.strip('"').casefold()
+    return lambda name: word in name.casefold()

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sqlstream.errors import ConnectorError, ExecutionError
-from sqlstream.jobs.records.processes import Process, process_here, this_process
+from sqlstream.jobs.records.record import Process, process_here, this_process
 from sqlstream.udfs.texts import reason_of
 
 NO_SERVER = "SS485"

@@ -22,17 +22,15 @@ from sqlstream.statements.materialized_views import (
     insert_of,
     materialized_named,
 )
-from sqlstream.views import targets
-from sqlstream.views.folders import checkpoints_of_views
-from sqlstream.views.server import reach
+from sqlstream.views import state as targets
+from sqlstream.views.server import checkpoints_of_views, reach
 from sqlstream.views.state import ViewState, digest_of, read_state, write_state
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.jobs.checkpoints.storage import Storage
-    from sqlstream.jobs.records.processes import Process
-    from sqlstream.jobs.records.record import JobRecord
+    from sqlstream.jobs.records.record import JobRecord, Process
     from sqlstream.runner import Runner
     from sqlstream.statements.job_statements import ControlledJob
 
@@ -206,7 +204,7 @@ class Views:
 
     @property
     def _keeper(self) -> Process | None:
-        from sqlstream.jobs.records.processes import this_process
+        from sqlstream.jobs.records.record import this_process
 
         return this_process() if self.keeps else None
 
@@ -299,7 +297,7 @@ class Views:
     def _job(self, view: MaterializedView, storage: Storage) -> ControlledJob | None:
         """The job as this session runs it, or else as its record tells of it."""
         from sqlstream.jobs.records.record import read_record
-        from sqlstream.jobs.records.recorded_job import RecordedJob
+        from sqlstream.jobs.records.requests import RecordedJob
 
         own = next((job for job in reversed(self._runner.jobs) if job.name == view.name), None)
         if own is not None and own.record.is_running:

@@ -1,18 +1,49 @@
-"""The address of the PostgreSQL server that views are kept in by default, for their tables to name."""
+"""Where materialized views are stored by default: their folders, and the address of the embedded PostgreSQL server.
+
+Every session imports this module, so the server itself is loaded where it is started.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from sqlstream.catalogs.materialized import VIEWS_URL
+from sqlstream.catalogs.declaring import VIEWS_URL
+from sqlstream.errors import ExecutionError
+from sqlstream.paths import made, state_folder
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import Settings
-from sqlstream.views.folders import URL, views_folder
+
+NO_FOLDER = "SS484"
+
+DIRECTORY = "sqlstream.views.dir"
+URL = "sqlstream.views.url"
+_CHECKPOINTS = "execution.checkpointing.dir"
 
 _REFERENCE = f"${{{VIEWS_URL}}}"
 _told: set[str] = set()
 """The addresses that we have put into the environment ourselves."""
+
+
+def views_folder(settings: Settings) -> Path:
+    """The folder of the setting, or one of the user's. ExecutionError SS484 where neither can be written."""
+    given = settings[DIRECTORY]
+    state = state_folder()
+    folder = Path(given).expanduser().absolute() if given is not None else None
+    if folder is None and state is not None:
+        folder = state / "views"
+    usable = made(folder)
+    if usable is None:
+        message = "there is no folder that can be written for materialized views"
+        raise ExecutionError(NO_FOLDER, message, hint=f"SET '{DIRECTORY}' to a directory that can be written.")
+    return usable
+
+
+def checkpoints_of_views(settings: Settings) -> str:
+    """Where the jobs of views keep their checkpoints, each in a folder of its name."""
+    given: str | None = settings[_CHECKPOINTS]
+    return given.rstrip("/") if given is not None else str(views_folder(settings) / "jobs")
 
 
 def reach(tables: Iterable[Table], settings: Settings) -> None:

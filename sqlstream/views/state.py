@@ -1,4 +1,4 @@
-"""What is known of a view beside its job: ``view.json`` in the job's checkpoint."""
+"""The state of a materialized view beside its job: ``view.json`` in the job's checkpoint, and the rows of its table."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 
+from sqlstream.connectors import ViewTable, connector
 from sqlstream.grammar import nodes, to_sql
-from sqlstream.jobs.checkpoints.damage import damaged
 from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
-from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.jobs.records.processes import Process
+from sqlstream.jobs.checkpoints.storage import Storage, damaged
+from sqlstream.jobs.records.record import Process
+from sqlstream.planner.catalog import Table
 from sqlstream.udfs.texts import json_of
 
 
@@ -52,3 +53,27 @@ def read_state(storage: Storage) -> ViewState | None:
 
 def write_state(storage: Storage, state: ViewState) -> None:
     storage.write(FILE, json.dumps(asdict(state), indent=1))
+
+
+# --- the tables that views are stored in ----------------------------------------------------------------------
+
+
+def is_there(table: Table) -> bool:
+    """Whether rows of somebody, or of an earlier view, are where the view is to be stored."""
+    return _connector(table).is_there(table)
+
+
+def is_ours(table: Table) -> bool:
+    """Whether a job of sqlstream has written there. Only then may a new view replace what is there."""
+    return _connector(table).is_ours(table)
+
+
+def remove(table: Table) -> None:
+    """Drop the table in the database, or empty its directory."""
+    _connector(table).remove(table)
+
+
+def _connector(table: Table) -> ViewTable:
+    kind = connector(table.connector)
+    assert isinstance(kind, ViewTable), table.connector
+    return kind

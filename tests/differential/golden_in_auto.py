@@ -18,12 +18,12 @@ from sqlstream.batch.choosing import Batch, chosen
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Query
+from sqlstream.paths import importable
 from sqlstream.planner.catalog import Table
-from sqlstream.python_path import importable
 from sqlstream.session import Session
 from sqlstream.testing.golden_format import steps_of
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.spelling import read_rows
+from sqlstream.testing.values import read_rows
 from tests.differential.golden_in_batch import STEPS, Case, Rows, cases, finished, merged, table_of
 from tests.differential.reporting import report
 

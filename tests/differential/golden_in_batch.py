@@ -20,13 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.session import Session
 from sqlstream.testing import StreamTest
 from sqlstream.testing.golden_format import Block, parse_golden, steps_of
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.spelling import read_rows
-from sqlstream.testing.values import to_arrow
+from sqlstream.testing.values import read_rows, to_arrow
 from sqlstream.types import DataType
 from tests.differential.comparing import comparable
 from tests.differential.reporting import report

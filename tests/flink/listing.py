@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.errors import Diagnostic
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.session import Session
 
 FOLDER = Path(__file__).with_name("statements")

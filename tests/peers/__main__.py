@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.testing.cases import main
 from tests.peers import PEERS
 from tests.peers.argued import ARGUED, FUNCTIONS

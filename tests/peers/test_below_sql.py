@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sqlstream.testing.case_format import Case, load_case
-from sqlstream.testing.case_run import Different
-from sqlstream.testing.cases import run_cases
+from sqlstream.testing.cases import Different, run_cases
 from sqlstream.testing.report import Result, Summary, Verdict
 from tests.peers import MISSING, PEERS, files_of
 from tests.peers.below_sql import NotDriven, run_kernel_case

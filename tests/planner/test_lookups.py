@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
-from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
+from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.expressions import conjuncts

@@ -11,7 +11,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.folders import Folders, JobName
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.path_names import as_segment, is_segment
+from sqlstream.paths import as_segment, is_segment
 from sqlstream.planner.catalog import Table
 from sqlstream.settings import Settings
 

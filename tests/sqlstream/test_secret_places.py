@@ -19,8 +19,8 @@ from sqlstream import connectors
 from sqlstream.connectors.secrets import secrets_of_plan
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.grammar import parse_script
-from sqlstream.jobs.identity.fingerprint import fingerprint, to_text
-from sqlstream.jobs.lifecycle.options import description_of
+from sqlstream.jobs.checkpoints.fingerprint import fingerprint, to_text
+from sqlstream.jobs.lifecycle.specification import description_of
 from sqlstream.planner.explain import formats_of
 from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.jobs.checkpoints.damage import damaged, is_json
-from sqlstream.jobs.checkpoints.storage import Storage, storage_at
-from sqlstream.jobs.identity.compatibility import Difference, difference
-from sqlstream.jobs.identity.fingerprint import Declared, FingerprintPart, fingerprint, from_text, to_text
-from sqlstream.jobs.identity.layout import (
+from sqlstream.jobs.checkpoints.fingerprint import (
     AUTO,
     DEFAULT_KEY_GROUPS,
+    Declared,
+    Difference,
+    FingerprintPart,
     StateLayout,
+    difference,
+    fingerprint,
+    from_text,
     require_same,
     store_layout,
     stored_layout,
+    to_text,
 )
+from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
@@ -28,6 +32,7 @@ from sqlstream.planner.physical.steps import Gear, gear_of, never
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 OTHER_PLAN = repeating("SS421")
 PATTERN_AS_PATH = repeating("SS423")

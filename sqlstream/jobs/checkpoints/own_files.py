@@ -6,17 +6,91 @@ The folder lies below ``execution.checkpointing.dir`` and has the name of the jo
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sqlstream.connectors import RecoverableSink, SinkWriteRange, connector
+from sqlstream.connectors.connector import UNKNOWN_RANGE
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN
-from sqlstream.jobs.checkpoints.sink_places import FILE as SINKS
-from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
-from sqlstream.jobs.checkpoints.watermarks import FILE as WATERMARKS
-from sqlstream.jobs.identity.layout import FILE as LAYOUT
-from sqlstream.jobs.records.history import FILE as HISTORY
-from sqlstream.jobs.records.record import FILE as RECORD
+from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN, require_plain
+from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT
+from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, damaged, refused_writes_told, storage_at
+from sqlstream.jobs.checkpoints.watermarks import WATERMARKS_FILE as WATERMARKS
+from sqlstream.jobs.records.history import HISTORY_FILE as HISTORY
+from sqlstream.jobs.records.record import RECORD_FILE as RECORD
+from sqlstream.jobs.records.record import being_started, in_use, read_record
+from sqlstream.planner.nodes import Insert, StatementSet
+from sqlstream.table_uses import side_tables
+from sqlstream.udfs.texts import json_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sqlstream.connectors import Environment
+    from sqlstream.planner.catalog import Table
+
+# --- Written places of sinks (sinks.json) ----------------------------------------------------------------------
+# Some sinks keep a log beside the rows that says which of them count, as Spark's file sink does. Without it a job
+# that goes on would begin anew there, and all earlier rows would count no longer.
+
+
+SINKS_FILE = "sinks.json"
+
+
+def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
+    """Look at the tables of a plan before it runs, and write down that it writes there.
+
+    Errors as those of ``RecoverableSink.require_intact``; SS459 where the file cannot be read.
+    """
+    after = -1 if environment.after is None else environment.after
+    told = _read(storage)
+    recorded, unknown = (told, None) if told is not None else ({}, UNKNOWN_RANGE)
+    ranges = {key: replace(r, until=after if r.until is None else r.until) for key, r in recorded.items()}
+    for table, streamed in _sinks(plan):
+        kind = connector(table.connector)
+        if not isinstance(kind, RecoverableSink):
+            continue
+        key = f"{table.connector} {kind.location(table)}"
+        kind.require_intact(environment, table, ranges.get(key, unknown), streamed)
+        ranges[key] = SinkWriteRange(since=ranges[key].since if key in ranges else after)
+    if ranges != told:
+        storage.write(SINKS_FILE, json.dumps({key: asdict(r) for key, r in ranges.items()}, indent=1))
+
+
+def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
+    """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
+    streamed = (table for table, by_spark in _sinks(plan) if by_spark)
+    sinks = [(table, connector(table.connector)) for table in streamed]
+    checks = [(table, kind.require_batch) for table, kind in sinks if isinstance(kind, RecoverableSink)]
+
+    def require(batch: int) -> None:
+        for table, check in checks:
+            check(table, batch)
+
+    return require
+
+
+def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:
+    """The tables that a plan writes, and whether Spark's own sink does."""
+    side = side_tables(plan)
+    for table in plan.tables if isinstance(plan, StatementSet) else (plan.table,):
+        yield table, isinstance(plan, Insert) and not side
+    for table in side:
+        yield table, False
+
+
+def _read(storage: Storage) -> Mapping[str, SinkWriteRange] | None:
+    text = storage.read(SINKS_FILE)
+    try:
+        return None if text is None else {key: SinkWriteRange(**r) for key, r in json_of(text).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise damaged(storage.location(SINKS_FILE), f"It tells no places of sinks: {error}.") from error
+
 
 FOREIGN_FOLDER = "SS414"
 
@@ -27,7 +101,7 @@ VIEW = "view.json"
 """What is known of a materialized view, whose folder that of its job is; it may be there before the job."""
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
-_CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS, LAYOUT, PLAN, RUN)
+_CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS_FILE, LAYOUT, PLAN, RUN)
 """All that a checkpoint is made of, the marks last."""
 
 
@@ -70,3 +144,84 @@ def remove_job_folder(storage: Storage) -> None:
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):  # not empty, not there, a link
         folder.rmdir()
+
+
+# --- The lock on the folder of a job ---------------------------------------------------------------------------
+# The record of a job tells of those that run; two that start at the same moment both find no record.
+
+
+LOCK = ".lock"
+
+
+class Claim:
+    """The right to write in a job's folder, until released. ``handle``: the open lock, None where there is none."""
+
+    def __init__(self, handle: int | None = None) -> None:
+        self._handle = handle
+
+    def lock(self) -> bool:
+        """False where another start holds the lock. File systems without locks have none to hold."""
+        return self._handle is None or _locked(self._handle)
+
+    def release(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+def claim(path: str, spark: SparkSession) -> Claim:
+    """Make the folder of a job where it is not there, and claim it.
+
+    ExecutionError SS414 where it is somebody else's, SS416 where nobody can write there, SS423 for a path that Spark
+    takes for a pattern, SS452 where another job runs or starts there. Only on this machine: elsewhere there are no
+    locks, and the record alone tells.
+    """
+    require_plain(path)
+    return claim_at(storage_at(path, spark), path)
+
+
+def claim_at(storage: Storage, path: str) -> Claim:
+    """As ``claim``, for a storage."""
+    if not isinstance(storage, LocalStorage):
+        return Claim()
+    with refused_writes_told(storage.root):
+        if not (storage.root / LOCK).exists():  # nothing is written to the folder of somebody else
+            require_own_folder(storage, path)
+        storage.root.mkdir(parents=True, exist_ok=True)
+        claimed = Claim(_opened(storage.root / LOCK))
+    try:
+        if not claimed.lock():
+            record = read_record(storage)
+            raise being_started(path) if record is None or not record.is_running else in_use(record, path)
+        require_own_folder(storage, path)
+    except BaseException:
+        claimed.release()
+        raise
+    return claimed
+
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
+
+def _opened(file: Path) -> int:
+    """A file of another user can be locked without the right to write it."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
+    except PermissionError:
+        if not file.exists():
+            raise
+        return os.open(file, os.O_RDONLY | _NO_LINKS)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

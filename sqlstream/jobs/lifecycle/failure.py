@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from contextlib import suppress
@@ -9,20 +10,95 @@ from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
-from sqlstream.jobs.checkpoints.damage import NO_SPACE, damaged, disk_full
-from sqlstream.jobs.checkpoints.storage import local_storage_at
-from sqlstream.jobs.lifecycle.batch_files import read_last
-from sqlstream.jobs.lifecycle.file_refusals import refusal
-from sqlstream.jobs.lifecycle.file_refusals import vanished as out_of_reach
+from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, disk_full, local_storage_at
+from sqlstream.jobs.records.history import last_begun
 from sqlstream.jobs.records.record import working_elsewhere
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
 from sqlstream.planner.lowering.context import too_deep_for_spark
-from sqlstream.spark.gone import is_spark_gone
 from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
+from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
-from sqlstream.udfs.listed_files import unreadable, vanished
+from sqlstream.udfs.listed_files import files_of, unreadable, vanished
+
+# --- Files of a micro-batch ------------------------------------------------------------------------------------
+# Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving
+# conditions down to the files. Spark's checkpoint lists the files of each micro-batch.
+
+
+_SHOWN = 3
+
+
+def read_last(checkpoint: str) -> str | None:
+    """A sentence with the files of the newest micro-batch of a checkpoint on this machine; None where it has none."""
+    here = local_storage_at(checkpoint) if checkpoint else None
+    files = sorted(set(_files(here))) if here is not None else []
+    if not files:
+        return None
+    names = [f'"{file}"' for file in files[:_SHOWN]]
+    more = len(files) - len(names)
+    if len(files) == 1:
+        return f"The micro-batch has read file {names[0]}."
+    last = f"{more} more" if more else names.pop()
+    return f"The micro-batch has read the files {', '.join(names)} and {last}."
+
+
+def _files(here: LocalStorage) -> list[str]:
+    """Those that the job writes itself, such as control rows, left out; none where logs are damaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError, json.JSONDecodeError):
+        begun = last_begun(here)
+        if begun is not None:
+            return [file for file in files_of(here.root / "spark", begun) if not file.startswith(f"{here.root}/")]
+    return []
+
+
+# --- Files that the operating system refuses -------------------------------------------------------------------
+
+
+REFUSED = "SS439"
+
+_REASONS = (
+    "Permission denied|Read-only file system|Not a directory|Is a directory|File name too long|Operation not permitted"
+    "|Too many levels of symbolic links|Input/output error|Stale file handle"
+)
+_PATH = r"((?:file:)?/[^\n]*?)"
+_KINDS = (
+    (re.compile(rf"Mkdirs failed to create {_PATH} \(exists=\w+"), "its directory cannot be made"),
+    (
+        re.compile(rf"(?:Parent path|Destination exists and) is not a directory: {_PATH}\s*$", re.MULTILINE),
+        "a file stands where a directory must be",
+    ),
+    (re.compile(rf"Exception: {_PATH} \(({_REASONS})\)"), ""),
+    (re.compile(rf"(?:AccessDenied|FileSystem)Exception: {_PATH}: (?:[^\n]*: )?({_REASONS})"), ""),
+    (re.compile(rf"AccessDeniedException: {_PATH}\s*$", re.MULTILINE), "Permission denied"),
+)
+_GONE = re.compile(rf"FileNotFoundException: {_PATH} \(No such file or directory\)")
+_HINT = (
+    "Look at the permissions of its directory, and of those above it, for the user who runs Spark and its workers. "
+    "Then start the job again."
+)
+
+
+def refusal(text: str) -> Diagnostic | None:
+    """The path that the system has refused to write or to read, and the reason."""
+    for pattern, reason in _KINDS:
+        match = pattern.search(text)
+        if match is not None:
+            return _refused(match[1], reason or match[2])
+    return None
+
+
+def _unreachable(text: str) -> Diagnostic | None:
+    """A file whose directory was gone when it was to be written, or that was gone when it was to be read."""
+    match = _GONE.search(text)
+    return None if match is None else _refused(match[1], "it, or its directory, is not there")
+
+
+def _refused(path: str, reason: str) -> Diagnostic:
+    file_path = unquote(urlsplit(path).path) if path.startswith("file:") else path
+    return Diagnostic(REFUSED, f'"{file_path}" cannot be written or read: {reason}', hint=_HINT)
+
 
 JOB_FAILED = "SS400"
 WRONG_HEADER = "SS525"
@@ -128,7 +204,7 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
         return disk_full(full[1]).diagnostic
     if _CONCURRENT.search(text):
         return working_elsewhere(checkpoint).diagnostic
-    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or out_of_reach(text)
+    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or _unreachable(text)
     return files or _of_workers(text, checkpoint)
 
 

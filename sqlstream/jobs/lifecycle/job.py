@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -13,22 +16,103 @@ import pyarrow as pa
 
 from sqlstream.connectors.secrets import secrets_of_plan
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, EpochPace
-from sqlstream.jobs.lifecycle.failure import is_cancellation
+from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, EpochPace, Failures, RestartStrategy, after_failure
+from sqlstream.jobs.lifecycle.failure import is_cancellation, is_slow_start
 from sqlstream.jobs.lifecycle.launch import Launch
-from sqlstream.jobs.lifecycle.restarting import Restarts
 from sqlstream.jobs.lifecycle.results import ResultQueue
-from sqlstream.jobs.lifecycle.run_to_end import RunToEnd
-from sqlstream.jobs.lifecycle.running_query import RunningQuery
+from sqlstream.jobs.lifecycle.running_query import RunningQuery, RunToEnd
 from sqlstream.jobs.lifecycle.specification import JobSpecification
 from sqlstream.jobs.records.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.records.record import JobRecord, require_running
 from sqlstream.jobs.records.recorder import Recorder
-from sqlstream.jobs.reports.progress import Progress
-from sqlstream.jobs.reports.share_done import Share, share_done, tasks_done
-from sqlstream.jobs.reports.waiting import Waiting, waiting_text
-from sqlstream.jobs.savepoints.taking import SavepointTaking
+from sqlstream.jobs.reports.progress import Progress, Share, Waiting, share_done, tasks_done, waiting_text
+from sqlstream.jobs.savepoints import create_savepoint, default_savepoint, require_sink
 from sqlstream.udfs.hiding import without_secrets
+
+# --- Restarts --------------------------------------------------------------------------------------------------
+
+
+_SLOW_STARTS = 2
+
+
+class Restarts:
+    """The failures of one job, as ``told`` words them. ``stopping`` is set when the job is not to go on."""
+
+    def __init__(
+        self, strategy: RestartStrategy, told: Callable[[BaseException], SqlStreamError], stopping: Event
+    ) -> None:
+        self._strategy = strategy
+        self._told = told
+        self._stopping = stopping
+        self._failures = Failures()
+        self._slow_starts = 0
+        self.last_failure: SqlStreamError | None = None
+
+    def run(self, to_end: Callable[[], None], start_again: Callable[[], None], on_waiting: Callable[[], None]) -> None:
+        """Run to the end; where that fails, wait, start again and run again. Raises what the job ends with.
+
+        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. That a Python
+        process was slow to start is no failure twice, whatever the strategy: for some of them, as those that open
+        state, Spark waits 10 s and no longer.
+        """
+        failed = False
+        while True:
+            try:
+                if failed:
+                    start_again()
+                to_end()
+                return
+            except Exception as error:
+                if not self._waited(error, on_waiting):
+                    raise
+                failed = True
+
+    def _waited(self, error: Exception, on_waiting: Callable[[], None]) -> bool:
+        """Whether the strategy lets the job go on; after the time that it says, or before, if the job is stopped."""
+        if self._stopping.is_set() or is_cancellation(error):
+            return False
+        failure, now_ms = self._told(error), time.time_ns() // 1_000_000
+        self.last_failure = failure
+        if is_slow_start(error) and self._slow_starts < _SLOW_STARTS:
+            self._slow_starts += 1
+            on_waiting()
+            return True
+        self._failures, delay_ms = after_failure(self._strategy, self._failures, failure, now_ms, random.random())
+        if delay_ms is None:
+            return False
+        on_waiting()
+        return not self._stopping.wait(delay_ms / 1000)
+
+
+# --- Savepoints ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SavepointTaking:
+    """``checkpoint`` is that of the job with a name. ``directory``: where savepoints go that get no path of their own.
+
+    ``has_sink``: False for a query whose results are fetched, which another job could not go on with.
+    """
+
+    name: str
+    checkpoint: Storage
+    path: str
+    directory: str | None
+    has_sink: bool
+
+    def require_possible(self) -> None:
+        """ExecutionError SS426 where the job has no sink."""
+        require_sink(self.name, self.has_sink)
+
+    def take(self, path: str | bool, *, drained: bool = False) -> str:
+        """A copy of the last epoch, at ``path`` or, for True, where they go by default; where it is.
+
+        Spark's query must be at rest. ExecutionError SS426 where no savepoint can be taken.
+        """
+        self.require_possible()
+        target = path if isinstance(path, str) else default_savepoint(self.path, self.name, self.directory)
+        return create_savepoint(self.checkpoint, target, self.name, drained=drained)
 
 
 class JobState(Enum):

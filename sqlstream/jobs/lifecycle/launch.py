@@ -11,14 +11,13 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint
-from sqlstream.jobs.checkpoints.control import ControlRows
-from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks
-from sqlstream.jobs.lifecycle.clock import Clock
-from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
-from sqlstream.jobs.lifecycle.enough import Enough
+from sqlstream.jobs.checkpoints.control import Clock, ControlRows
+from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.jobs.checkpoints.watermarks import IdleSources, SourceWatermarks
+from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
-from sqlstream.jobs.lifecycle.idle_sources import IdleSources
 from sqlstream.jobs.lifecycle.specification import Sink, anything_goes
+from sqlstream.planner.operators.top_n import Wanted
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
 
@@ -26,6 +25,39 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+# --- LIMIT without an order: the query ends when it has its rows -----------------------------------------------
+# What earlier runs have given of them stands in the state of the operator, which keeps the rows that it has counted.
+
+
+_MARK = "has-all-rows"
+
+
+@dataclass(frozen=True)
+class Enough:
+    """``rows``: how many a job still gives at most; 0 where an earlier run gave them all."""
+
+    rows: int
+    storage: Storage
+
+    def reached(self, rows_out: int) -> bool:
+        """True where a job that has written so many rows since its start needs no more."""
+        return rows_out >= self.rows
+
+    def keep(self) -> None:
+        """Remember that the job has all its rows."""
+        self.storage.write(_MARK, "")
+
+
+def enough_of(wanted: Wanted | None, storage: Storage, kept: Callable[[], int]) -> Enough | None:
+    """What is enough for the job with this checkpoint; None where nothing is. ``kept``: how many rows the operator has
+    counted so far."""
+    if wanted is None:
+        return None
+    if storage.read(_MARK) is not None:
+        return Enough(0, storage)
+    return Enough(wanted.rows - max(0, min(kept(), wanted.last) - wanted.skipped), storage)
+
 
 _STARTS = 3
 

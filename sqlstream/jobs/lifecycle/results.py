@@ -8,15 +8,17 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 
 from sqlstream.planner.lowering.hidden_columns import quoted
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sqlstream.sinks import SideSinks
+
 
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
@@ -43,7 +45,7 @@ class ResultQueue:
         self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(self._side.beside(self._write) if self._side else self._write)
+        return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Once each: after a failure Spark may run again the batch that it wrote last."""
@@ -74,3 +76,37 @@ class ResultQueue:
             except queue.Empty:
                 if self._closed.is_set() and self._tables.empty():
                     return
+
+
+# --- Results through Spark Connect, stored as Parquet files ----------------------------------------------------
+
+
+_FILE = "__file"
+
+
+class StoredResults(ResultQueue):
+    """``location`` is a folder that the server writes and reads; its file sink shows whole micro-batches only."""
+
+    def __init__(self, names: tuple[str, ...], spark: SparkSession, location: str) -> None:
+        super().__init__(names)
+        self._spark = spark
+        self._location = location
+        self._seen: list[str] = []
+
+    def sink(self, rows: DataFrame) -> DataStreamWriter:
+        rows = with_kind_first(rows)
+        plain = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # Parquet does not take every name
+        return plain.writeStream.format("parquet").option("path", self._location)
+
+    def on_progress(self, last_batch: int) -> None:
+        """Fetch the files that have not been fetched."""
+        from pyspark.sql import functions as F
+
+        try:
+            rows = self._spark.read.parquet(self._location)
+            with_file = rows.select("*", F.col("_metadata.file_name").alias(_FILE))
+            new_rows = with_file.where(~F.col(_FILE).isin(self._seen)).toArrow()
+        except AnalysisException:
+            return  # nothing has been written yet, which Connect finds out when it is asked for the rows
+        self._seen += set(new_rows.column(_FILE).to_pylist())
+        self.put(new_rows.drop_columns([_FILE]))

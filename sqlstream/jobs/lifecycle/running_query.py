@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from threading import Event, Lock
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.jobs.lifecycle.coordinator import EpochDeadline
-from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
-from sqlstream.jobs.lifecycle.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
+from sqlstream.jobs.lifecycle.coordinator import EndOfInput, EpochDeadline, EpochPace, after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
-from sqlstream.jobs.reports.progress import Progress, advanced, cut_in
-from sqlstream.jobs.reports.waiting import Waiting
-from sqlstream.spark.gone import is_spark_gone
+from sqlstream.jobs.reports.progress import Progress, Waiting, advanced, cut_in
+from sqlstream.spark.running import is_spark_gone
+from sqlstream.udfs.spark.call import AFTER_THE_END
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+# --- Epochs ----------------------------------------------------------------------------------------------------
+
+
+_POLL_SECONDS = 0.05
+_UNDER_WAY = ("Processing new data", "No new data but cleaning up state")  # Spark's words, from MicroBatchExecution
+_WAITING = "Waiting for"
+
+
+def under_way(query: StreamingQuery) -> bool:
+    """True while a micro-batch is being computed or written."""
+    return query.isActive and str(query.status["message"]).startswith(_UNDER_WAY)
+
+
+def last_epoch(query: StreamingQuery) -> int:
+    """The number of the last complete micro-batch that this query has reported, -1 before the first."""
+    report = query.lastProgress
+    return -1 if report is None else int(report["batchId"])
+
+
+def wait_for_rest(query: StreamingQuery) -> None:
+    """Until the micro-batch that is under way or about to begin, if any, is complete, or the query has ended.
+
+    One that is stopped meanwhile may be written and not reported, so that its rows are never counted.
+    """
+    before = last_epoch(query)
+    while query.isActive and not _waits(query) and last_epoch(query) == before:
+        time.sleep(_POLL_SECONDS)
+
+
+def wait_for_first_trigger(query: StreamingQuery) -> None:
+    """Until a query that has just been started has looked for data once and written what there was."""
+    while query.isActive and not _waits(query):
+        time.sleep(_POLL_SECONDS)
+
+
+def wait_for_all_there_is(query: StreamingQuery, before: int, ended: Callable[[], bool]) -> None:
+    """Until what was there for a query without pauses when this was called is in a complete micro-batch.
+
+    The micro-batch after the one under way has it all, also where more comes all the time; ``before`` is the number
+    of the last complete one.
+    """
+    whole = Thread(target=_process_all, args=(query,), name="sqlstream-epoch", daemon=True)
+    whole.start()
+    while whole.is_alive() and last_epoch(query) < before + 2 and not ended():
+        whole.join(_POLL_SECONDS)
+
+
+def _waits(query: StreamingQuery) -> bool:
+    return str(query.status["message"]).startswith(_WAITING)
+
+
+def _process_all(query: StreamingQuery) -> None:
+    with suppress(Exception):  # what the query fails with is the job's to tell
+        query.processAllAvailable()
+
 
 _REPORT_SECONDS = 1
 
@@ -198,3 +253,94 @@ class RunningQuery:
                 self._take_in(query)
                 self._deadline.give_up()
                 self.present = self.launch.start_after(query)
+
+
+# --- One run of a job, from its start to the end of its input --------------------------------------------------
+
+
+_FIRST_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class RunToEnd:
+    """The work of a job's thread. ``pace``: for jobs that pause between epochs. ``stopping`` is set when the job is
+    not to go on; ``count_waiting`` counts what stays in the checkpoint of a job that pauses at the end."""
+
+    query: RunningQuery
+    pace: EpochPace | None
+    stopping: Event
+    count_waiting: Callable[[], tuple[Waiting, ...]]
+
+    @property
+    def launch(self) -> Launch:
+        """How the query was started last: one that is drained has ended input from then on."""
+        return self.query.launch
+
+    def started_clock(self) -> Thread | None:
+        """The thread that ticks while the job runs, where something waits for processing time."""
+        launch = self.launch
+        if launch.bounded or not launch.clock:
+            return None
+        return launch.clock.start(
+            launch.control, self.stopping, lambda: self.query.progress.pending != 0, self.query.fail
+        )
+
+    def run(self) -> None:
+        """Raises what the query fails with, and an error where rows come behind the end of the input."""
+        self._watch()
+        launch = self.launch
+        if launch.enough is not None and self.query.has_enough:
+            launch.enough.keep()
+            return
+        if launch.ended and self.query.progress.rows_in:
+            raise after_the_end()
+        if launch.needs_flush and not self.stopping.is_set():
+            self._end_or_pause()
+        if launch.bounded and launch.clock.calls:
+            self._drain()
+        if launch.drained:
+            raise after_the_end()
+        if launch.pauses and not self.stopping.is_set():
+            self.query.tell_waiting(self.count_waiting())
+
+    def _watch(self) -> None:
+        try:
+            self.query.watch()
+            self._go_on_in_pace()
+        except Exception as error:
+            if self.launch.ended and AFTER_THE_END in str(error):
+                raise after_the_end() from error
+            raise
+
+    def _go_on_in_pace(self) -> None:
+        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_enough):
+            self.pace.rest()
+            self.query.go_on()
+
+    def _end_or_pause(self) -> None:
+        """Let all fire that waits for the end of the input, or only what is due by now."""
+        launch = self.launch
+        if not launch.pauses:
+            launch.end_input()
+        elif launch.clock.tells_time:
+            launch.clock.tick(launch.control)
+        else:
+            return
+        self.query.go_on()
+
+    def _drain(self) -> None:
+        """Until no row waits for the answer to a lookup, which only a micro-batch can tell, nor for a barrier where the
+        input has ended."""
+        launch = self.launch
+        pause_s, longest_s = _FIRST_PAUSE_S, launch.clock.interval_ms / 1000
+        while self._rows_go_on() and not self.stopping.wait(min(pause_s, longest_s)):
+            launch.clock.tick(launch.control)
+            self.query.go_on()
+            pause_s *= 2
+
+    def _rows_go_on(self) -> bool:
+        """True where rows may go on without more input, or no micro-batch has told yet."""
+        launch, progress = self.launch, self.query.progress
+        if not launch.pauses:
+            return progress.pending != 0
+        return any(progress.pending_by_operator.get(number, 1) for number in launch.clock.lookups)

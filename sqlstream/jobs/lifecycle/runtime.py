@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.checkpoints.control import ControlRows
-from sqlstream.jobs.identity.layout import DEFAULT_KEY_GROUPS
+from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup

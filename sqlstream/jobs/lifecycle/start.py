@@ -3,39 +3,141 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
+from sqlstream.jobs.checkpoints.fingerprint import Declared
 from sqlstream.jobs.checkpoints.storage import storage_at
-from sqlstream.jobs.checkpoints.watermarks import restored_watermarks
-from sqlstream.jobs.identity.declared_states import declared_states
-from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
-from sqlstream.jobs.lifecycle.clock import clock_of
-from sqlstream.jobs.lifecycle.enough import enough_of
-from sqlstream.jobs.lifecycle.idle_sources import idle_sources
+from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
+from sqlstream.jobs.checkpoints.watermarks import idle_sources, restored_watermarks
 from sqlstream.jobs.lifecycle.job import Job
-from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended
-from sqlstream.jobs.lifecycle.results import ResultQueue
+from sqlstream.jobs.lifecycle.launch import Launch, enough_of, flushed_tables, input_has_ended
+from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
-from sqlstream.jobs.lifecycle.stored_results import StoredResults
+from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.records.recorder import recorder_of
-from sqlstream.jobs.reports.progress import observed
-from sqlstream.jobs.reports.state_counts import rows_kept, waiting_in
-from sqlstream.jobs.reports.table_counts import CountedSources
-from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.jobs.reports.counts import CountedSources
+from sqlstream.jobs.reports.progress import Waiting, observed
+from sqlstream.jobs.savepoints.epoch_files import require_whole_checkpoint
+from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import rows_wanted
+from sqlstream.planner.physical.steps import Gear
 from sqlstream.results import columns_of
-from sqlstream.spark.connect import is_connect
-from sqlstream.user_folders import temporary_folder
+from sqlstream.spark.running import is_connect
+from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.process.function import State, states_of
+from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
+from sqlstream.udfs.spark.state_server import NAME
+from sqlstream.udfs.waiting import Pending, Wait, added
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.group import GroupedData
+
+    from sqlstream.jobs.lifecycle.runtime import RunningOperator, Sources
+
+
+# --- Declared states of process functions, as text -------------------------------------------------------------
+
+
+def declared_states(sources: Sources) -> Declared:
+    """The states by function, as in ``seen MapState of STRING, BIGINT with a time to live``, of any length."""
+
+    def text(name: str) -> str:
+        function = sources.function(name)
+        assert function is not None, f'the binder has seen "{name}"'
+        implementation: Any = sources.implementation(function)
+        return ", ".join(map(_text, states_of(implementation))) or "none"
+
+    return text
+
+
+def _text(state: State[Any]) -> str:
+    types = ", ".join(str(kind) for kind in (state.key_type, state.type) if kind is not None)
+    return f"{state.name} {type(state).__name__} of {types}" + (" with a time to live" if state.ttl_ms else "")
+
+
+# --- Rows in the state of a checkpoint -------------------------------------------------------------------------
+
+
+_MICROS = 1000
+_ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_map_value.text")
+
+
+def waiting_in(
+    checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
+) -> tuple[Waiting, ...]:
+    """The rows and timers that wait in the last epoch, by operator. For each operator with state a job of Spark
+    reads the state."""
+    if last_committed(checkpoint.storage) is None:
+        return ()
+    location = checkpoint.spark_location
+    if checkpoint.layout.gear == Gear.NATIVE.value:
+        return tuple(_windows(location, spark))
+    counts = [
+        waiting
+        for number, operator in enumerate(_in_order(operators))
+        for waiting in _waiting_of(location, number, operator, spark)
+    ]
+    return tuple(sorted(counts, key=lambda waiting: waiting.operator))
+
+
+def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
+    """How many rows the topmost operator keeps as state in the last epoch (``Kernel.kept_rows``)."""
+    if last_committed(checkpoint.storage) is None:
+        return 0
+    _, processor = _in_order(operators)[0]
+    counts = _groups(checkpoint.spark_location, 0, spark).applyInArrow(kept_of_group(processor), KEPT_DDL)
+    return sum(row.rows for row in counts.collect())
+
+
+def _in_order(operators: Sequence[RunningOperator]) -> list[RunningOperator]:
+    """As Spark numbers them."""
+    return sorted(operators, key=lambda operator: min(operator[0]))
+
+
+def _groups(location: str, number: int, spark: SparkSession) -> GroupedData:
+    """The entries of an operator's state by key group."""
+    reader = spark.read.format("statestore").option("operatorId", number).option("stateVarName", NAME)
+    return reader.load(location).select(*_ENTRIES).groupBy("key_group")
+
+
+def _waiting_of(location: str, number: int, operator: RunningOperator, spark: SparkSession) -> Iterator[Waiting]:
+    numbers, processor = operator
+    groups = _groups(location, number, spark).applyInArrow(waits_of_group(processor), WAITS_DDL)
+    by_stage: dict[int, list[Wait]] = {}
+    for stage, *wait in groups.collect():
+        by_stage.setdefault(stage, []).append(wait_of(*wait))
+    for stage, waits in by_stage.items():
+        yield from (_waiting(numbers[stage], wait) for wait in added(waits))
+
+
+def _waiting(operator: int, wait: Wait) -> Waiting:
+    timed = wait.domain is not None
+    return Waiting(
+        operator,
+        wait.what.value,
+        wait.count,
+        by_clock=wait.domain is Domain.PROCESSING,
+        first_ms=-(-wait.first // _MICROS) if timed else None,
+        last_ms=-(-wait.last // _MICROS) if timed else None,
+    )
+
+
+def _windows(location: str, spark: SparkSession) -> Iterator[Waiting]:
+    """Spark's own operators have a row of state for each open window of a key."""
+    for operator in spark.read.format("state-metadata").load(location).collect():
+        count = spark.read.format("statestore").option("operatorId", operator.operatorId).load(location).count()
+        if count:
+            yield Waiting(operator.operatorId, Pending.WINDOWS.value, count)
+
 
 SIDE_OUTPUT_THROUGH_CONNECT = "SS348"
 

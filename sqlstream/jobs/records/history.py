@@ -11,10 +11,10 @@ from threading import Lock
 from typing import Any
 
 from sqlstream.jobs.checkpoints.storage import Storage, StoredFile
-from sqlstream.jobs.reports.table_counts import rows_read
+from sqlstream.jobs.reports.counts import rows_read
 from sqlstream.udfs.texts import json_of
 
-FILE = "epochs.json"
+HISTORY_FILE = "epochs.json"
 REMEMBERED = 200
 """Epochs that are told of, also when Spark has removed what could be gone back to."""
 
@@ -74,7 +74,7 @@ class History:
         with self._lock:
             if self._changed:
                 self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
-                self._storage.write(FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
+                self._storage.write(HISTORY_FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
                 self._changed = False
 
     def _epoch(self, report: Mapping[str, Any]) -> Epoch:
@@ -91,7 +91,7 @@ class History:
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
     """The epochs by number; none if the file has been damaged, because no job depends on it."""
     try:
-        epochs = [Epoch(**entry) for entry in json_of(storage.read(FILE) or "[]")]
+        epochs = [Epoch(**entry) for entry in json_of(storage.read(HISTORY_FILE) or "[]")]
     except (ValueError, TypeError):
         return {}
     return {epoch.epoch: epoch for epoch in epochs}

@@ -6,24 +6,75 @@ The record outlives the process of the job, and other processes read it.
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.jobs.records.processes import Process
 from sqlstream.jobs.reports.progress import Progress, progress_from_json
 from sqlstream.udfs.texts import json_of
+
+# --- The process of a job --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Process:
+    """``started`` tells processes with the same number apart: ticks since the machine's start, where it is known."""
+
+    host: str
+    pid: int
+    started: int | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """True for processes of this machine, whose end can be seen."""
+        return self.host == socket.gethostname()
+
+    @property
+    def is_alive(self) -> bool:
+        """True for a running process of this machine."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # it is there, and somebody else's
+        return _start_of(self.pid) == self.started
+
+
+@cache
+def this_process() -> Process:
+    return process_here(os.getpid())
+
+
+def process_here(pid: int) -> Process:
+    """A process of this machine by its number."""
+    return Process(socket.gethostname(), pid, _start_of(pid))
+
+
+def _start_of(pid: int) -> int | None:
+    """Linux tells it; a zombie has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state == "Z" else int(fields[18])
+
 
 NOT_RUNNING = "SS231"
 UNREADABLE = "SS454"
 GONE = "SS451"
 IN_USE = "SS452"
 
-FILE = "job.json"
+RECORD_FILE = "job.json"
 VERSION = 1
 LOST = "LOST"
 DAMAGED = "DAMAGED"
@@ -187,27 +238,27 @@ def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 def read_record(storage: Storage) -> JobRecord | None:
     """The record in a checkpoint directory; None where there is none."""
-    text = storage.read(FILE)
-    return None if text is None else from_text(text, storage.location(FILE))
+    text = storage.read(RECORD_FILE)
+    return None if text is None else from_text(text, storage.location(RECORD_FILE))
 
 
 def write_record(storage: Storage, record: JobRecord) -> None:
-    storage.write(FILE, to_text(record))
+    storage.write(RECORD_FILE, to_text(record))
 
 
 def records_below(storage: Storage) -> dict[str, JobRecord]:
     """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start; behind
     them those whose file is damaged, which does not keep the others from being seen."""
     by_folder = {
-        path.removesuffix(f"/{FILE}"): _read_or_damaged(storage, path, text)
-        for path, text in storage.texts(f"*/{FILE}").items()
+        path.removesuffix(f"/{RECORD_FILE}"): _read_or_damaged(storage, path, text)
+        for path, text in storage.texts(f"*/{RECORD_FILE}").items()
     }
     return dict(sorted(by_folder.items(), key=lambda entry: (entry[1].is_damaged, entry[1].created)))
 
 
 def _read_or_damaged(storage: Storage, path: str, text: str) -> JobRecord:
     """A record that cannot be read has the name of its folder, which is that of the job."""
-    folder = path.removesuffix(f"/{FILE}")
+    folder = path.removesuffix(f"/{RECORD_FILE}")
     try:
         return from_text(text, storage.location(path))
     except ExecutionError as error:

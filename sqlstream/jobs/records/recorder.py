@@ -14,14 +14,12 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import BindError, ExecutionError
-from sqlstream.jobs.checkpoints.own_files import remove_checkpoint
+from sqlstream.jobs.checkpoints.own_files import Claim, remove_checkpoint
 from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, storage_at
 from sqlstream.jobs.lifecycle.coordinator import Retention
 from sqlstream.jobs.records import requests
-from sqlstream.jobs.records.claim import Claim
 from sqlstream.jobs.records.history import History
-from sqlstream.jobs.records.processes import this_process
-from sqlstream.jobs.records.record import Description, JobRecord, Life, in_use, read_record, write_record
+from sqlstream.jobs.records.record import Description, JobRecord, Life, in_use, read_record, this_process, write_record
 from sqlstream.jobs.reports.progress import Progress
 
 if TYPE_CHECKING:

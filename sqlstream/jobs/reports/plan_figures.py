@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord, moment
-from sqlstream.jobs.reports.progress import Progress
-from sqlstream.jobs.reports.sizes import size_text
+from sqlstream.jobs.reports.progress import Progress, size_text
+from sqlstream.local_page import Answer
 from sqlstream.planner.explain.html import Figure, Figures, html_page
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
@@ -185,3 +186,19 @@ def _watermark(progress: Progress) -> str:
 
 def _size(entries: int, size: int) -> str:
     return f"{entries:,} entries, {size_text(size)}"
+
+
+# --- The page --------------------------------------------------------------------------------------------------
+
+
+FIGURES = "figures.json"
+"""Where a page finds its figures, beside itself."""
+
+
+def page_of(figures: PlanFigures) -> Answer:
+    return Answer(figures.page(FIGURES))
+
+
+def figures_of(figures: PlanFigures) -> Answer:
+    text = json.dumps(figures.figures().as_json(), ensure_ascii=False, indent=1)
+    return Answer(f"{text}\n", "application/json")

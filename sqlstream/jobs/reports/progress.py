@@ -3,26 +3,84 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from sqlstream.connectors import Source, connector
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.reports.lookups import LookupTotals, lookups_of
-from sqlstream.jobs.reports.lookups import added as added_lookups
-from sqlstream.jobs.reports.observed import counts_of, values_of
-from sqlstream.jobs.reports.observed import observed as observed_sets
-from sqlstream.jobs.reports.table_counts import added as added_by_name
-from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read, rows_read_by_table
-from sqlstream.jobs.reports.waiting import Waiting, waiting_from_json
+from sqlstream.jobs.reports.counts import (
+    LookupTotals,
+    added_by_name,
+    added_lookups,
+    counts_of,
+    lookups_of,
+    rows_by_table,
+    rows_read,
+    rows_read_by_table,
+    values_of,
+)
+from sqlstream.jobs.reports.counts import observed as observed_sets
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
+from sqlstream.spark.running import is_connect
+from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
+from sqlstream.udfs.waiting import Pending
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# --- Rows and timers that wait for the next run ----------------------------------------------------------------
+
+
+_WORDS = {
+    Pending.ROWS_IN_WINDOWS: ("row", "in open windows"),
+    Pending.ROWS: ("row", "to be taken in order of time"),
+    Pending.TIMERS: ("timer", ""),
+    Pending.HELD: ("row", "behind barriers"),
+    Pending.WINDOWS: ("window", "to be closed"),
+}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """``count`` of ``what`` (a value of ``Pending``) wait in the operator with this number, counted from the top. The
+    watermark or, where ``by_clock``, the clock ends the wait of the first at ``first_ms`` and that of the last at
+    ``last_ms``, in milliseconds since 1970; None where no time does."""
+
+    operator: int
+    what: str
+    count: int
+    by_clock: bool = False
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def __str__(self) -> str:
+        thing, where = _WORDS[Pending(self.what)]
+        words = [f"{self.count:,} {thing} waits" if self.count == 1 else f"{self.count:,} {thing}s wait", where]
+        if self.first_ms is not None and self.last_ms is not None:
+            several = self.last_ms > self.first_ms
+            clock = f"{'time' if self.by_clock else 'watermark'}{'s' if several else ''}"
+            words.append(f"for the {clock} {exact_text(self.first_ms)}")
+            words += [f"to {exact_text(self.last_ms)}"] if several else []
+        return " ".join(word for word in words if word)
+
+
+def waiting_text(counts: Sequence[Waiting]) -> str:
+    """All that waits in words, apart by operator where there are several."""
+    several = len({waiting.operator for waiting in counts}) > 1
+    return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
+
+
+def waiting_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Waiting, ...]:
+    return tuple(Waiting(**value) for value in values)
+
 
 ROWS_OUT = "rows_out"
 METRICS = "sqlstream"
@@ -252,3 +310,63 @@ def watermark_of(text: str | None) -> int | None:
     days = date(year + 2000, month, day).toordinal() - date(1970, 1, 1).toordinal() + cycles * 146_097
     shifted = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + ms
     return shifted - EPOCH_SHIFT_MS if shifted > 0 else None
+
+
+# --- The finished share of a bounded job -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Share:
+    """``done`` of ``total``, and of what: rows, or the tasks of what Spark does now."""
+
+    done: int
+    total: int
+    what: str
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self.done / self.total)
+
+
+def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callable[[], Share | None]) -> Share | None:
+    """Of the rows that a query with LIMIT gives, ``enough``; of those that its tables have, where they tell it and a
+    micro-batch has counted some; else of the tasks."""
+    if enough:
+        return Share(progress.rows_out, enough, "rows")
+    total = rows_of_tables(node for node in plan.walk() if isinstance(node, Scan))
+    if total and progress.rows_in:
+        return Share(progress.rows_in, total, "rows")
+    return tasks()
+
+
+def rows_of_tables(scans: Iterable[Scan]) -> int | None:
+    """How many rows there are to read; None where a table does not tell."""
+    tables = [(connector(scan.table.connector), scan.table) for scan in scans]
+    counts = [kind.row_count(table) if isinstance(kind, Source) else None for kind, table in tables]
+    told = [count for count in counts if count is not None]
+    return sum(told) if len(told) == len(counts) else None
+
+
+def tasks_done(spark: SparkSession, group: str) -> Share | None:
+    """The tasks of the stages that Spark works on now for a group of jobs; None where there are none, and through
+    Spark Connect, which does not tell."""
+    if is_connect(spark):
+        return None
+    tracker = spark.sparkContext.statusTracker()
+    jobs = set(tracker.getJobIdsForGroup(group)) & set(tracker.getActiveJobsIds())
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    of_group = {stage for job in jobs if (info := tracker.getJobInfo(job)) is not None for stage in info.stageIds}
+    active = [stage for stage in stages if stage is not None and stage.stageId in of_group]
+    total = sum(stage.numTasks for stage in active)
+    return Share(sum(stage.numCompletedTasks for stage in active), total, "tasks") if total else None
+
+
+# --- Sizes -----------------------------------------------------------------------------------------------------
+
+
+def size_text(size: int) -> str:
+    """Bytes in their largest unit."""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size} B"

@@ -4,32 +4,116 @@ from __future__ import annotations
 
 import json
 import uuid
+import zipfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.checkpoints.control import END_FILE
-from sqlstream.jobs.checkpoints.damage import refused_writes_told
+from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, StateLayout, require_same, stored_layout
 from sqlstream.jobs.checkpoints.own_files import remove_checkpoint
-from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, storage_at
-from sqlstream.jobs.identity.fingerprint import FingerprintPart
-from sqlstream.jobs.identity.layout import StateLayout, require_same, stored_layout
-from sqlstream.jobs.identity.trust import require_trusted
+from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, refused_writes_told, storage_at
+from sqlstream.jobs.checkpoints.trust import require_trusted
 from sqlstream.jobs.records.record import read_record
-from sqlstream.jobs.savepoints.confinement import require_confined, require_inside
-from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
-from sqlstream.jobs.savepoints.epoch_files import last_epoch
-from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole, unreadable
-from sqlstream.jobs.savepoints.repartition import repartition
-from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.jobs.savepoints.create import (
+    OWN_FILES,
+    copied,
+    epoch_of,
+    partitions_of,
+    read_manifest,
+    require_whole,
+    unreadable,
+)
+from sqlstream.jobs.savepoints.epoch_files import last_epoch, require_whole_checkpoint
+from sqlstream.spark.running import is_connect
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# --- File names in manifests: each must stay inside its folder -------------------------------------------------
+
+
+LEADS_OUT = "SS418"
+
+_FOLDERS = ("spark", "control", "control-clock")
+_HINT = "Do not use it: no savepoint that sqlstream has written is like that. Start from another one."
+
+
+def require_confined(folder: Path, names: Iterable[str]) -> None:
+    """ExecutionError SS418 where a file is not inside the folder, be it by its name or by a link, is none of those that
+    a savepoint has, or is an archive with such names."""
+    root = folder.resolve()
+    for name in names:
+        first, *rest = PurePosixPath(name).parts or ("",)
+        is_own = name in OWN_FILES or (first in _FOLDERS and rest)
+        if not is_own or not _is_plain(name) or not _is_inside(folder / name, root):
+            raise _leads_out(folder, name)
+        if name.endswith(".zip") and (folder / name).is_file():
+            require_inside(folder / name, _in_archive(folder / name))
+
+
+def require_inside(file: Path, names: Iterable[str]) -> None:
+    """ExecutionError SS418 where a name that stands in a file leads out of the folder that the file is about."""
+    for name in names:
+        if not _is_plain(name):
+            raise _leads_out(file, name)
+
+
+def _is_plain(name: str) -> bool:
+    path = PurePosixPath(name)
+    return str(path) == name and "\0" not in name and not path.is_absolute() and not {".", ".."} & {*path.parts}
+
+
+def _is_inside(file: Path, root: Path) -> bool:
+    """False also of names that no file can have here: too long ones, and such of surrogates."""
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            file.stat()
+        return file.resolve().is_relative_to(root)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: a link to itself
+        return False
+
+
+def _in_archive(path: Path) -> list[str]:
+    """The names in an archive; none if it is no archive, which Spark notices when it reads it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except zipfile.BadZipFile:
+        return []
+
+
+def _leads_out(where: Path, name: str) -> ExecutionError:
+    message = f'"{name}" in "{where}" is no name of a file of a savepoint'
+    return ExecutionError(LEADS_OUT, message, detail="It would be read or written somewhere else.", hint=_HINT)
+
+
+# --- Another number of partitions ------------------------------------------------------------------------------
+
+
+NOT_SPREAD = "SS457"
+
+_REPARTITION_HINT = "RESET 'parallelism.default' to keep the partitions of the savepoint; cores may differ in any case."
+
+
+def repartition(spark: SparkSession, storage: LocalStorage, partitions: int) -> None:
+    """Spread the state of a checkpoint over ``partitions``. ExecutionError SS457 where Spark cannot."""
+    message = f"the state of the savepoint cannot be spread over {partitions} partitions"
+    if is_connect(spark):
+        raise ExecutionError(
+            NOT_SPREAD, message, detail="Spark Connect has no way to ask for it.", hint=_REPARTITION_HINT
+        )
+    try:
+        spark._streamingCheckpointManager.repartition(storage.location("spark"), partitions)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ExecutionError(NOT_SPREAD, message, detail=reason, hint=_REPARTITION_HINT) from error
+
 
 OWN_CHECKPOINT = "SS427"
 DRAINED = "SS429"

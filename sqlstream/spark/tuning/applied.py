@@ -2,24 +2,274 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlstream.spark.tuning.archived_classes import jvm_options
+from sqlstream.paths import temporary_folder
+from sqlstream.spark.internals import hadoop_configuration, java_of
+from sqlstream.spark.java import jvm_options
+from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.choices import Tuning
-from sqlstream.spark.tuning.guarded import guarded, guarded_context
-from sqlstream.spark.tuning.kept_memory import huge_pages, malloc_of_processes, malloc_settings
-from sqlstream.spark.tuning.quick_files import use_quick_files
-from sqlstream.spark.tuning.quiet_errors import quiet_reported_errors
 from sqlstream.spark.tuning.standard_error import messages_to
-from sqlstream.spark.tuning.worker_python import worker_python
-from sqlstream.spark.tuning.worker_sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# --- Failures of an optimization -------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("sqlstream.spark")
+
+
+def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
+    """The result of ``act``, or ``otherwise`` if that fails. ``key`` is the setting that switches it off."""
+    try:
+        return act()
+    except Exception as error:
+        _LOG.warning('Spark runs without "%s": %s', key, error)
+        return otherwise
+
+
+@contextmanager
+def guarded_context(key: str, context: AbstractContextManager[object]) -> Iterator[None]:
+    """Inside ``context``, or without it where it cannot be entered."""
+    with ExitStack() as stack:
+        guarded(key, lambda: stack.enter_context(context), None)
+        yield
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------
+# A micro-batch asks for buffers of megabytes and frees them, thousands of times. As the C library gives such memory
+# back to the system at once, the system clears new pages for each of them, which took up to a third of the time of
+# tasks. The JVM gets its heap in pages of 2 MB for the same reason.
+
+
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes: larger ones go back when they are freed
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+"""What glibc reads as a process starts, in bytes; other libraries do not look at it."""
+
+_HUGE_PAGES = "-XX:+UseTransparentHugePages"
+_OFFERED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def malloc_settings() -> Mapping[str, str]:
+    """Spark's settings for the processes of executors, and for the Python of tasks anywhere."""
+    return {f"spark.executorEnv.{name}": value for name, value in _unset().items()}
+
+
+@contextlib.contextmanager
+def malloc_of_processes() -> Iterator[None]:
+    """Processes that start meanwhile keep their memory; what the environment says of it already holds."""
+    added = _unset()
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def huge_pages() -> str:
+    """The JVM's option; empty where the system does not offer such pages, of which the JVM would warn."""
+    try:
+        offered = _OFFERED.read_text(encoding="ascii")
+    except OSError:
+        return ""
+    return "" if "[never]" in offered else _HUGE_PAGES
+
+
+def _unset() -> dict[str, str]:
+    return {name: value for name, value in MALLOC.items() if name not in os.environ}
+
+
+# --- Error lines of PySpark ------------------------------------------------------------------------------------
+# PySpark writes an error of Spark to standard error as it raises it: a line of JSON with the stack of the JVM, 14 kB
+# and more, for the error and each of its causes. Who uses sqlstream reads our diagnostic instead, so these lines are
+# dropped where the error is raised below a call of ours: in ``Session``, on the thread of a job, in what writes
+# micro-batches. The same errors in PySpark code of the user's own are logged as ever.
+
+
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+class ReportedByUs(logging.Filter):
+    """Drops records that are made below a call of this package; whoever wants them removes the filter."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            name = frame.f_globals.get("__name__", "")
+            if name.startswith("sqlstream.") and name != __name__:
+                return False
+            frame = frame.f_back
+        return True
+
+
+_FILTER = ReportedByUs()
+
+
+def quiet_reported_errors() -> None:
+    """Silences errors that are reported anyway. A PySpark without these loggers writes nothing, so there is nothing
+    to do."""
+    with suppress(ImportError):
+        from pyspark.logger import PySparkLogger
+
+        for name in _LOGGERS:
+            PySparkLogger.getLogger(name).addFilter(_FILTER)  # a filter that is there already is not added again
+
+
+# --- The Python of local workers -------------------------------------------------------------------------------
+# Spark puts a zip of PySpark's sources before the installed package. Python keeps no compiled modules of a zip, so
+# each worker would compile what it imports anew: half a second for every streaming query with state.
+
+
+_SCRIPT = """#!/bin/sh
+set -f
+kept=
+IFS=:
+for entry in $PYTHONPATH; do
+    case $entry in */python/lib/pyspark.zip) ;; *) kept=${{kept:+$kept:}}$entry ;; esac
+done
+PYTHONPATH=$kept exec {python} "$@"
+"""
+
+
+_MOST_SECONDS = 60
+
+
+def worker_python() -> str:
+    """A command that starts this Python without the zip; it vanishes with this process.
+
+    OSError where no program can be written or run in the folder for temporary files, which may be mounted so.
+    """
+    if os.name != "posix":
+        return sys.executable
+    handle, name = tempfile.mkstemp(prefix="sqlstream-python-")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(_SCRIPT.format(python=shlex.quote(sys.executable)))
+    Path(name).chmod(0o700)
+    atexit.register(Path(name).unlink, missing_ok=True)
+    subprocess.run([name, "--version"], check=True, capture_output=True, timeout=_MOST_SECONDS)
+    return name
+
+
+# --- Sockets between Spark and Python --------------------------------------------------------------------------
+
+
+_LONGEST_TEMPORARY_FOLDER = 40
+"""The name of a socket has at most 107 bytes, of which our folder there takes 19 and Spark 43."""
+
+
+def socket_settings(master: str) -> Mapping[str, str]:
+    """Spark's settings for sockets in a folder of this process, none where Spark must use TCP.
+
+    Over TCP each message that Spark writes in two pieces waits 40 ms for an acknowledgement, several times per task.
+    """
+    too_long = len(tempfile.gettempdir()) > _LONGEST_TEMPORARY_FOLDER
+    if not master.startswith("local") or sys.platform != "linux" or too_long:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": _folder()}
+
+
+@cache
+def _folder() -> str:
+    """A folder that vanishes with this process: Spark leaves some of its sockets there."""
+    folder = temporary_folder("sqlstream-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
+
+
+# --- File permissions without chmod ----------------------------------------------------------------------------
+# That is 8 to 10 processes per micro-batch with state, each of which takes as long as writing ten files. Java has a
+# call for it. As ``chmod`` it leaves folders the bits by which their files get their group. The class that uses it is
+# compiled where Spark runs, by the compiler that Spark brings along.
+
+
+CLASS = "QuickLocalFiles"
+_HADOOP = "org.apache.hadoop.fs"
+_QUICK_FILES_FILTER = f"{_HADOOP}.FilterFileSystem"
+_SOURCE = f"""
+public class {CLASS} extends {_HADOOP}.RawLocalFileSystem {{
+    public void setPermission({_HADOOP}.Path path, {_HADOOP}.permission.FsPermission permission)
+            throws java.io.IOException {{
+        if (permission.getStickyBit()) {{
+            super.setPermission(path, permission);
+            return;
+        }}
+        java.nio.file.Path file = pathToFile(path).toPath();
+        int mode = ((Integer) java.nio.file.Files.getAttribute(file, "unix:mode")).intValue();
+        int kept = (mode & 0170000) == 0040000 ? mode & 06000 : 0;
+        java.nio.file.Files.setAttribute(file, "unix:mode", Integer.valueOf(permission.toShort() & 0777 | kept));
+    }}
+}}
+"""
+
+
+def use_quick_files(spark: SparkSession) -> None:
+    """Lets this session set permissions of local files without starting a process.
+
+    Changes nothing through Spark Connect, and where a file system of the user's is configured or Hadoop has its
+    native library.
+    """
+    if os.name != "posix" or is_connect(spark):
+        return
+    jvm, conf = java_of(spark), hadoop_configuration(spark)
+    if jvm is None or conf is None:
+        return
+    root = jvm.java.net.URI("file:///")
+    holder = _holder_of_raw_files(jvm.org.apache.hadoop.fs.FileSystem.get(root, conf))
+    if holder is None or jvm.org.apache.hadoop.io.nativeio.NativeIO.isAvailable():
+        return
+    files = _compiled(jvm)
+    files.initialize(root, conf)
+    # The holder, which is kept for all of Spark, adds checksums and stays as it is; no setting names our class.
+    field = jvm.java.lang.Class.forName(_QUICK_FILES_FILTER).getDeclaredField("fs")
+    field.setAccessible(True)
+    field.set(holder, files)
+
+
+def _holder_of_raw_files(files: Any) -> Any:
+    """The file system right above Hadoop's plain files; None where those are not found."""
+    while _QUICK_FILES_FILTER in _classes_of(files):
+        inner = files.getRawFileSystem()
+        if inner.getClass().getName() == f"{_HADOOP}.RawLocalFileSystem":
+            return files
+        files = inner
+    return None
+
+
+def _classes_of(value: Any) -> Iterator[str]:
+    """The names of its class and of those above."""
+    java_class = value.getClass()
+    while java_class is not None:
+        yield java_class.getName()
+        java_class = java_class.getSuperclass()
+
+
+def _compiled(jvm: Any) -> Any:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.ClassLoader.getSystemClassLoader())
+    compiler.cook(_SOURCE)
+    return compiler.getClassLoader().loadClass(CLASS).newInstance()
+
 
 # The JVM optimizes what has been called some thousand times: all of Spark's planning, micro-batch after micro-batch,
 # for a minute and a third of all processor time. Loops over rows still come to it within a second.

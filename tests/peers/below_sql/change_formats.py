@@ -24,13 +24,13 @@ from sqlstream.planner.binder import bind_table
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.sinks import without_nulls
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.case_run import Different
-from sqlstream.testing.cases import NotDriven
+from sqlstream.testing.cases import Different, NotDriven
 from sqlstream.testing.spark import local_spark
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 _MESSAGES = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"

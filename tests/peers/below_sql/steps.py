@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlstream.testing.case_run import Different
-from sqlstream.testing.cases import NotDriven
+from sqlstream.testing.cases import Different, NotDriven
 
 Step = dict[str, Any]
 

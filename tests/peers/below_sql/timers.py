@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.case_run import Different
+from sqlstream.testing.cases import Different
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.state.timers import Timer, TimerService

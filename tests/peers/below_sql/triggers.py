@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.case_run import Different
-from sqlstream.testing.cases import NotDriven
+from sqlstream.testing.cases import Different, NotDriven
 from sqlstream.udfs.kernel import NO_WATERMARK, Domain
 from sqlstream.udfs.triggers import (
     AfterDelay,

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from sqlstream.cli import run
-from sqlstream.cli.env_file import read_variables, variables
+from sqlstream.cli.options import read_variables, variables
 
 TABLE = "CREATE TABLE t (k STRING) WITH ('connector' = 'redis', 'key' = '{k}', 'url' = 'redis://h', "
 PASSWORD = f"{TABLE}'password' = '${{SHOP_PASSWORD}}')"

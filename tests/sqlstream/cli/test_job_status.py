@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.cli.job_status import JobStatus, Rates, bar_of, job_parts, lag_text, packed
+from sqlstream.cli.progress import JobStatus, Rates, bar_of, job_parts, lag_text, packed
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs import Progress
-from sqlstream.jobs.reports.share_done import Share, share_done
-from sqlstream.jobs.reports.sizes import size_text
+from sqlstream.jobs.reports.progress import Share, share_done, size_text
 from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import define

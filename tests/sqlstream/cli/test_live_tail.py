@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from sqlstream.cli.live_tail import write_tail
+from sqlstream.cli.live import write_tail
 from sqlstream.cli.output import TableWriter, VerticalWriter
 
 QUERY = SimpleNamespace(job=SimpleNamespace(name="query"))

@@ -6,7 +6,7 @@ import pytest
 
 from sqlstream.cli.progress import summary
 from sqlstream.jobs import Progress
-from sqlstream.jobs.reports.lookups import LookupTotals
+from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.times import watermark_text
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from sqlstream.cli.scripts import Script, pairs, read_scripts, substitute, with_parameters
+from sqlstream.cli.options import pairs
+from sqlstream.cli.scripts import Script, read_scripts, substitute, with_parameters
 from sqlstream.errors import ParseError
 
 

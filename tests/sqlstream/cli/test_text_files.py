@@ -9,7 +9,7 @@ import click
 import pytest
 
 from sqlstream.cli import run
-from sqlstream.cli.text_files import read_text, rewrite
+from sqlstream.cli.options import read_text, rewrite
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs.checkpoints.checkpoint import require_compatible
-from sqlstream.jobs.identity.fingerprint import Declared, fingerprint, to_text
+from sqlstream.jobs.checkpoints.fingerprint import Declared, fingerprint, to_text
 from sqlstream.planner.nodes import Insert
 from sqlstream.plans import plan_of
 from sqlstream.session import Session

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import sqlstream
-from sqlstream.cli.starting import label
+from sqlstream.cli.execution import label
 from sqlstream.grammar import parse_script
 from sqlstream.secrets import secrets_of_script, shown_script
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.grammar import nodes, parse_script
-from sqlstream.shell.definitions import Definitions
+from sqlstream.shell.submitting import Definitions
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.defining import define
 from sqlstream.workspace import Workspace

@@ -10,7 +10,7 @@ from prompt_toolkit.output import DummyOutput
 
 import sqlstream
 from sqlstream.errors import ParseError, Span
-from sqlstream.shell.hints import mended
+from sqlstream.shell.failures import mended
 from sqlstream.shell.line_editor import line_editor
 from sqlstream.shell.loop import Shell
 

@@ -24,12 +24,9 @@ from sqlstream.jobs import JobState
 from sqlstream.shell.chart import Chart, Plot
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
-from sqlstream.shell.feed import Feed
-from sqlstream.shell.interrupts import Pressed, SentBack, remembering, unbroken
-from sqlstream.shell.keys import listening
+from sqlstream.shell.interrupts import Pressed, SentBack, listening, remembering, unbroken
 from sqlstream.shell.loop import Shell
-from sqlstream.shell.sent_back import new_file, write_on
-from sqlstream.shell.showing import Showing
+from sqlstream.shell.showing import Feed, Showing, new_file, write_on
 from sqlstream.types import parse_type
 from tests.sqlstream.shell.test_shell import ROOT, VIEWS
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark

@@ -10,10 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sqlstream.shell.display import Display
-from sqlstream.shell.long_result import LongResult
+from sqlstream.shell.display import Display, paged, pager_command
 from sqlstream.shell.loop import Shell
-from sqlstream.shell.pager import paged, pager_command
+from sqlstream.shell.showing import LongResult
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark
 
 
@@ -91,7 +90,7 @@ def test_rows_come_at_once_as_long_as_they_fit(monkeypatch):
     first, second, third = (long.add(pa.table({"n": numbers})) for numbers in ([1, 2], [3, 4], [5]))
     assert first is not None and second is not None and third is None
     assert (first.num_rows, second.num_rows, long.is_long, long.rows) == (2, 1, True, 5)
-    monkeypatch.setattr("sqlstream.shell.long_result._MOST_ROWS", 6)
+    monkeypatch.setattr("sqlstream.shell.showing._MOST_ROWS", 6)
     long.add(pa.table({"n": [6, 7, 8]}))
     assert (long.rows, long.skipped) == (6, 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.errors import ParseError, Span
-from sqlstream.shell.statements import is_blank, joined, split
+from sqlstream.shell.commands import is_blank, joined, split
 
 
 @pytest.mark.parametrize(

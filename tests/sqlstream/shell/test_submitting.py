@@ -15,12 +15,18 @@ from typing import Any
 import pytest
 
 from sqlstream.cli import run
-from sqlstream.jobs.records.processes import this_process
-from sqlstream.jobs.records.submissions import Submission, exit_file, new_folder, submissions, write_submission
-from sqlstream.jobs.records.submitted_job import submitted_jobs
+from sqlstream.jobs.records.record import this_process
+from sqlstream.jobs.records.submissions import (
+    Submission,
+    exit_file,
+    new_folder,
+    submissions,
+    submitted_jobs,
+    write_submission,
+)
+from sqlstream.shell.commands import rest_of, split
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.loop import Shell
-from sqlstream.shell.statements import rest_of, split
 from sqlstream.spark.startup import SparkStart
 from tests.sqlstream.jobs.records.written import GONE
 from tests.sqlstream.shell.test_shell import _WithoutSpark as WithoutSpark

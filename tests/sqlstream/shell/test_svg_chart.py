@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from sqlstream.shell.chart import Chart
-from sqlstream.shell.svg_chart import svg_of
+from sqlstream.shell.chart import Chart, svg_of
 from tests.sqlstream.shell.test_chart import chart_of
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

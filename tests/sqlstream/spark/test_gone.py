@@ -9,8 +9,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.settings import Settings
-from sqlstream.spark.gone import is_spark_gone
 from sqlstream.spark.handle import SparkHandle
+from sqlstream.spark.running import is_spark_gone
 
 
 class Conf:

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from sqlstream.spark import internals
-from sqlstream.spark.jvm_exit import end_jvm
 from sqlstream.spark.private_settings import start_java
 from sqlstream.spark.running import master_of
-from sqlstream.spark.tuning.quick_files import use_quick_files
+from sqlstream.spark.session import end_jvm
+from sqlstream.spark.tuning.applied import use_quick_files
 from sqlstream.udfs.spark import internals as internals_of_operators
 
 

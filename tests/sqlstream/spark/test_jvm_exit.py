@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sqlstream.spark.jvm_exit import end_jvm
+from sqlstream.spark.session import end_jvm
 
 
 class Gateway:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from sqlstream.errors import ExecutionError
-from sqlstream.spark.connect import is_connect
+from sqlstream.spark.running import is_connect
 from sqlstream.spark.session import _cores, _started, prepared, spark_session
 from sqlstream.spark.tuning.standard_error import messages_to
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import sqlstream
 from sqlstream.errors import SqlStreamError
-from sqlstream.python_path import importable
+from sqlstream.paths import importable
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session

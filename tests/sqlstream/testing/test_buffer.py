@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.testing.buffer import Buffer
+from sqlstream.testing.stepped_job import Buffer
 
 
 def test_rows_and_watermarks_go_out_together():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.testing.changelog import merge
+from sqlstream.testing.values import merge
 
 
 def test_rows_of_a_key_replace_each_other():

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.testing.comparison import difference, same_value, spelled
+from sqlstream.testing.case_format import difference, same_value, spelled
 
 SAME = [
     (None, None),

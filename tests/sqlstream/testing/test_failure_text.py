@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sqlstream.testing.failure_text import failure_text
-from sqlstream.testing.golden_stream import Outcome, StepOutcome
-from sqlstream.testing.line_rows import LineComparison
+from sqlstream.testing.golden_rows import LineComparison
+from sqlstream.testing.golden_stream import Outcome, StepOutcome, failure_text
 from sqlstream.types import parse_type
 
 TYPES = {"": [parse_type("STRING"), parse_type("INT")]}

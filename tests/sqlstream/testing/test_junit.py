@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from sqlstream.testing.junit import write_junit
-from sqlstream.testing.report import Result, Verdict
+from sqlstream.testing.report import Result, Verdict, write_junit
 
 RESULTS = [
     Result("tests/a.golden::3-stream", Verdict.PASS, title="adds up", seconds=0.5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.testing.line_rows import LineComparison, cut
+from sqlstream.testing.golden_rows import LineComparison, cut
 from sqlstream.types import parse_type
 
 TYPES = {"": [parse_type("STRING"), parse_type("DOUBLE"), parse_type("ARRAY<FLOAT>")], "late": [parse_type("INT")]}

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.testing.row_files import read_rows_of_file, write_rows_to_file
+from sqlstream.testing.golden_rows import read_rows_of_file, write_rows_to_file
 from sqlstream.types import parse_type
 
 KINDS = {"name": "STRING", "number": "INT", "price": "DECIMAL(10, 2)", "at": "TIMESTAMP", "day": "DATE",

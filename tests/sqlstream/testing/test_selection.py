@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.testing.selection import selection
+from sqlstream.testing.suite import selection
 
 NAME = "tests/revenue.golden::12-stream late rows are dropped"
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.testing.spelling import columns_of, read, read_row, read_rows, spell, spell_row
+from sqlstream.testing.values import columns_of, read, read_row, read_rows, spell, spell_row
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INTERVAL, STRING, TIMESTAMP, DataType, parse_type
 
 PAIR = parse_type("struct<t:timestamp,s:string>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.testing.stream_options import StreamOptions, stream_options
+from sqlstream.testing.golden_format import StreamOptions, stream_options
 
 
 @pytest.mark.parametrize(

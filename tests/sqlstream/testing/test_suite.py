@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlstream.cli import commands
-from sqlstream.cli.watching import watched
+from sqlstream.cli.test import watched
 from sqlstream.testing.report import Verdict
 from sqlstream.testing.suite import How, files_with_tests, items_of, run_item
 from sqlstream.testing.unit_tests import UnitOutcome, bless_test_of_file

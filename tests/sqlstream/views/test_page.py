@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.views.page import Page, Shown, as_json, page
-from sqlstream.views.plan_pages import PlanPages
+from sqlstream.views.serving import Page, PlanPages, Shown, as_json, page
 from tests.sqlstream.jobs.records import written
 from tests.sqlstream.jobs.reports.test_plan_figures import TEXT, after, recorded
 

@@ -10,8 +10,8 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.fingerprint import StateLayout
 from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage, storage_at
-from sqlstream.jobs.identity.layout import StateLayout
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import Environment
-from sqlstream.connectors.file_sink_log import begin_after
+from sqlstream.connectors.file_sink import begin_after
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.jobs import Job
-from sqlstream.jobs.checkpoints.sink_places import FILE, require_sinks_intact
+from sqlstream.jobs.checkpoints.own_files import SINKS_FILE, require_sinks_intact
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.plans import plan_of
 from sqlstream.session import Session
@@ -35,7 +35,7 @@ def started(storage: LocalStorage, out: Path, after: int | None, *, resumed: boo
     require_sinks_intact(environment, plan, storage)
     if after is not None:
         begin_after(out, after)  # as the sink does when it starts
-    document: dict[str, Any] = json.loads(storage.read(FILE) or "{}")
+    document: dict[str, Any] = json.loads(storage.read(SINKS_FILE) or "{}")
     return {key.rpartition("/")[2]: (stay["since"], stay["until"]) for key, stay in document.items()}
 
 
@@ -68,7 +68,7 @@ def test_the_log_of_a_job_that_began_before_places_were_told_is_taken(tmp_path: 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": {"since": 1, "x": 2}}', '{"a": 7}'])
 def test_places_that_cannot_be_read_are_damaged(tmp_path: Path, text: str) -> None:
     storage = LocalStorage(tmp_path / "job")
-    storage.write(FILE, text)
+    storage.write(SINKS_FILE, text)
     with pytest.raises(SqlStreamError, match=r"SS459: file .*/sinks.json"):
         started(storage, tmp_path / "a", 4)
 

@@ -12,9 +12,8 @@ import pytest
 from sqlstream.connectors import Environment
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Insert
-from sqlstream.jobs.identity.compatibility import difference
-from sqlstream.jobs.identity.declared_states import declared_states
-from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint, from_text, to_text
+from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, difference, fingerprint, from_text, to_text
+from sqlstream.jobs.lifecycle.start import declared_states
 from sqlstream.planner.nodes import Output, Union
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs.checkpoints import trust
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.identity import trust
-from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
+from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
 from sqlstream.session import Session

@@ -9,10 +9,8 @@ import pytest
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.jobs.checkpoints.control import ControlRows
-from sqlstream.jobs.checkpoints.damage import cannot_write, disk_full
-from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.lifecycle.clock import Clock, clock_of
+from sqlstream.jobs.checkpoints.control import Clock, ControlRows, clock_of
+from sqlstream.jobs.checkpoints.storage import LocalStorage, cannot_write, disk_full
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
@@ -138,7 +136,7 @@ class ReadOnly(LocalStorage):
 
 
 def test_a_clock_that_cannot_tick_for_long_is_told_again_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("sqlstream.jobs.lifecycle.clock.GIVE_UP_SECONDS", 0.05)
+    monkeypatch.setattr("sqlstream.jobs.checkpoints.control.GIVE_UP_SECONDS", 0.05)
     stopped = Event()
     told: list[SqlStreamError] = []
     control = ControlRows(ReadOnly(tmp_path))
@@ -161,7 +159,7 @@ def test_a_clock_that_cannot_tick_for_long_is_told_again_and_again(tmp_path, mon
 
 @pytest.mark.spark
 def test_a_job_whose_clock_cannot_tick_fails_and_does_not_wait_for_ever(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("sqlstream.jobs.lifecycle.clock.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("sqlstream.jobs.checkpoints.control.GIVE_UP_SECONDS", 0.1)
     with Session(spark) as session:
         session.sql("SET 'sqlstream.clock-interval' = '50 ms'")
         job = session.sql("""

@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.lifecycle.enough import enough_of
+from sqlstream.jobs.lifecycle.launch import enough_of
 from sqlstream.planner.operators.top_n import Wanted, rows_wanted
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.jobs.lifecycle import epochs
+from sqlstream.jobs.lifecycle import running_query
 
 START = [("Initializing sources", -1), ("Getting offsets from FileStreamSource[file:/in]", -1)]
 
@@ -42,6 +42,6 @@ class Told:
 )
 def test_a_query_rests_once_the_micro_batch_that_is_about_to_begin_is_complete(monkeypatch, told, left) -> None:
     query: Any = Told(*told)
-    monkeypatch.setattr("sqlstream.jobs.lifecycle.epochs.time.sleep", lambda _: query.told.pop(0))
-    epochs.wait_for_rest(query)
+    monkeypatch.setattr("sqlstream.jobs.lifecycle.running_query.time.sleep", lambda _: query.told.pop(0))
+    running_query.wait_for_rest(query)
     assert len(query.told) == left

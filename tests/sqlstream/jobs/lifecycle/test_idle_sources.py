@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from sqlstream.jobs import Job
-from sqlstream.jobs.lifecycle.idle_sources import IdleSources
+from sqlstream.jobs.checkpoints.watermarks import IdleSources
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession

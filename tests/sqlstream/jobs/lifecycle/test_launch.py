@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.lifecycle.clock import Clock
+from sqlstream.jobs.checkpoints.control import Clock
 from sqlstream.jobs.lifecycle.launch import Launch
 
 SLOW = PySparkException("(org.apache.spark.SparkException) Python worker failed to connect back.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.errors import ConnectorError
-from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
-from sqlstream.jobs.lifecycle.options import END_OF_INPUT, end_of_input_of
+from sqlstream.jobs.lifecycle.coordinator import EndOfInput
+from sqlstream.jobs.lifecycle.specification import END_OF_INPUT, end_of_input_of
 from sqlstream.settings import Settings
 
 DIRECTORY = "execution.checkpointing.dir"

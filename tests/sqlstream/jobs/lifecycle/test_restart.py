@@ -11,8 +11,7 @@ import pytest
 
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.jobs import JobState
-from sqlstream.jobs.lifecycle.failure import job_error
-from sqlstream.jobs.lifecycle.restart import (
+from sqlstream.jobs.lifecycle.coordinator import (
     NO_RESTART,
     ExponentialDelay,
     FailureRate,
@@ -22,7 +21,8 @@ from sqlstream.jobs.lifecycle.restart import (
     after_failure,
     restart_strategy,
 )
-from sqlstream.jobs.lifecycle.restarting import Restarts
+from sqlstream.jobs.lifecycle.failure import job_error
+from sqlstream.jobs.lifecycle.job import Restarts
 from sqlstream.planner.nodes import Insert
 from sqlstream.settings import Settings
 from tests.sqlstream.jobs.lifecycle.starting import started

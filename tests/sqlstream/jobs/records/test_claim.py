@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs.checkpoints.own_files import LOCK, claim_at
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.records.claim import LOCK, claim_at
 from sqlstream.jobs.records.record import write_record
 from tests.sqlstream.jobs.records.written import life, record
 
@@ -18,7 +18,7 @@ CLAIMING = """
 import sys
 from pathlib import Path
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.records.claim import claim_at
+from sqlstream.jobs.checkpoints.own_files import claim_at
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 
 sys.stdin.readline()

@@ -12,18 +12,20 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.records.processes import Process, _start_of, this_process
 from sqlstream.jobs.records.record import (
     DAMAGED,
     LOST_AFTER_S,
+    Process,
+    _start_of,
     from_text,
     read_record,
     records_below,
+    this_process,
     to_text,
     write_record,
 )
-from sqlstream.jobs.records.recorded_job import recorded_jobs
-from sqlstream.jobs.reports.lookups import LookupTotals
+from sqlstream.jobs.records.requests import recorded_jobs
+from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.statements.job_listings import job_rows, properties
 from tests.sqlstream.jobs.records.written import ELSEWHERE, GONE, life, record

@@ -13,8 +13,7 @@ import pytest
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import JobRecord, write_record
-from sqlstream.jobs.records.recorded_job import RecordedJob, recorded_jobs
-from sqlstream.jobs.records.requests import Answer, Request, answer, send, waiting
+from sqlstream.jobs.records.requests import Answer, RecordedJob, Request, answer, recorded_jobs, send, waiting
 from tests.sqlstream.jobs.records.written import GONE, life, record
 
 

@@ -14,17 +14,17 @@ import pytest
 from sqlstream.cli import run
 from sqlstream.errors import BindError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.records.processes import Process, process_here, this_process
-from sqlstream.jobs.records.record import write_record
+from sqlstream.jobs.records.record import Process, process_here, this_process, write_record
 from sqlstream.jobs.records.submissions import (
     Submission,
+    SubmittedJob,
     checkpoints_of_submitted,
     exit_file,
     new_folder,
     submissions,
+    submitted_jobs,
     write_submission,
 )
-from sqlstream.jobs.records.submitted_job import SubmittedJob, submitted_jobs
 from tests.sqlstream.jobs.records.written import GONE, life, record
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from sqlstream.jobs.records.processes import Process, this_process
-from sqlstream.jobs.records.record import Description, JobRecord, Life
+from sqlstream.jobs.records.record import Description, JobRecord, Life, Process, this_process
 from sqlstream.jobs.reports.progress import Progress
 
 GONE = replace(this_process(), started=1)

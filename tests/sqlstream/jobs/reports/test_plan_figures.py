@@ -15,9 +15,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import Description, JobRecord, write_record
-from sqlstream.jobs.reports.lookups import LookupTotals
-from sqlstream.jobs.reports.plan_figures import PlanFigures
-from sqlstream.jobs.reports.plan_page import figures_of, page_of
+from sqlstream.jobs.reports.counts import LookupTotals
+from sqlstream.jobs.reports.plan_figures import PlanFigures, figures_of, page_of
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.local_page import LocalPage
 from sqlstream.planner.explain.to_json import to_json

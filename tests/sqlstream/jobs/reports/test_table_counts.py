@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sqlstream.jobs.reports.counts import rows_by_table, rows_read, rows_read_by_table
 from sqlstream.jobs.reports.progress import Progress, advanced
-from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read, rows_read_by_table
 
 
 def report(batch: int, rows: object) -> dict[str, Any]:

@@ -12,9 +12,8 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.savepoints import restore
-from sqlstream.jobs.savepoints.confinement import require_confined
-from sqlstream.jobs.savepoints.manifest import CopiedFile, Manifest, checksum, write_manifest
-from sqlstream.jobs.savepoints.restore import origin_at
+from sqlstream.jobs.savepoints.create import CopiedFile, Manifest, checksum, write_manifest
+from sqlstream.jobs.savepoints.restore import origin_at, require_confined
 
 NAMES = (
     "../payload", "/etc/payload", "spark/../../payload", "spark/./offsets/0", "spark//offsets/0", "", ".", "spark",

@@ -12,11 +12,11 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs import Job
 from sqlstream.jobs.checkpoints.checkpoint import require_compatible, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.fingerprint import stored_layout
 from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage
 from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks
-from sqlstream.jobs.identity.layout import stored_layout
 from sqlstream.jobs.records.history import read_epochs
-from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.jobs.savepoints.epoch_files import require_whole_checkpoint
 
 OFFSET = 'v1\n{"batchWatermarkMs":0}\n-\n{"logOffset":1}'
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.spark.java import advice, archive_file, jvm_options
 from sqlstream.spark.session import _STACK, _jvm_options
 from sqlstream.spark.tuning import applied
 from sqlstream.spark.tuning.applied import COMPILER
-from sqlstream.spark.tuning.archived_classes import advice, archive_file, jvm_options
 
 KEY = "spark.driver.extraJavaOptions"
 PAGES = "-XX:+UseTransparentHugePages"

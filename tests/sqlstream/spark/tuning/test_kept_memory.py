@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.spark.tuning import kept_memory
-from sqlstream.spark.tuning.kept_memory import MALLOC, huge_pages, malloc_of_processes, malloc_settings
+from sqlstream.spark.tuning import applied
+from sqlstream.spark.tuning.applied import MALLOC, huge_pages, malloc_of_processes, malloc_settings
 
 
 def test_the_environment_is_as_before_once_processes_have_started(monkeypatch):
@@ -41,7 +41,7 @@ def test_huge_pages_are_asked_for_where_the_system_has_them(offered, option, tmp
     file = Path(tmp_path, "enabled")
     if offered is not None:
         file.write_text(offered)
-    monkeypatch.setattr(kept_memory, "_OFFERED", file)
+    monkeypatch.setattr(applied, "_OFFERED", file)
     assert huge_pages() == option
 
 

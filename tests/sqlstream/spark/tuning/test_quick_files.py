@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.spark.tuning.quick_files import _FILTER, CLASS, _classes_of, use_quick_files
+from sqlstream.spark.tuning.applied import _QUICK_FILES_FILTER, CLASS, _classes_of, use_quick_files
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,7 @@ def files(spark):
 
 def plain(files) -> tuple:
     """The innermost file system, and the name of its class."""
-    while _FILTER in _classes_of(files):
+    while _QUICK_FILES_FILTER in _classes_of(files):
         files = files.getRawFileSystem()
     return files, files.getClass().getName()
 

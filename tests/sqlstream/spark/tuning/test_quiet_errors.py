@@ -15,7 +15,7 @@ import sqlstream
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
-from sqlstream.spark.tuning.quiet_errors import quiet_reported_errors
+from sqlstream.spark.tuning.applied import quiet_reported_errors
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from sqlstream.spark.tuning.worker_python import worker_python
+from sqlstream.spark.tuning.applied import worker_python
 
 
 def test_the_zip_is_left_out_of_the_path_and_the_rest_kept_in_order():

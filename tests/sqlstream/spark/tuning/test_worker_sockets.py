@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.spark.tuning.worker_sockets import socket_settings
+from sqlstream.spark.tuning.applied import socket_settings
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 

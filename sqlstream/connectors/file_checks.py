@@ -1,0 +1,368 @@
+"""Checks of local files before a job starts: names, formats, directories, and the columns that a query reads.
+
+Only the newest files are opened: they are most like those that will follow. The reader reports what others lack, and
+files that cannot be read.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from io import TextIOWrapper
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlstream.connectors.formats import csv_settings
+from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.missing_columns import missing_are_null
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.listed_files import require_readable, shown_name
+from sqlstream.udfs.texts import is_text, json_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+WRONG_HEADER = "SS525"
+MISSPELT_FIELD = "SS526"
+
+MOST_FILES = 100
+_MOST_TEXT_FILES = 4
+_MOST_RECORDS = 100
+_LIKENESS = 0.75  # the least ratio of difflib for two names of which one is surely the other misspelt
+
+
+def newest_files(paths: Iterable[Path], most: int = MOST_FILES) -> list[Path]:
+    """The files below the paths that Spark would read, the newest first."""
+    return [path for _, path in heapq.nlargest(most, ((p.stat().st_mtime_ns, p) for p in _files(paths) if p.exists()))]
+
+
+def has_more_files(paths: Iterable[Path], most: int = MOST_FILES) -> bool:
+    """Whether there are more than ``most`` files below the paths."""
+    return next(islice(_files(paths), most, None), None) is not None
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            for folder, folders, names in os.walk(path):
+                folders[:] = [name for name in folders if not is_hidden(name)]
+                yield from (Path(folder, name) for name in names if not is_hidden(name))
+        elif path.is_file():
+            yield path
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers of directories skip a file or folder of this name."""
+    return name.startswith(("_", "."))
+
+
+def wrong_columns(
+    table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
+) -> list[Diagnostic]:
+    """Columns of the files that the first wrong file lacks, or has under another name or type: SS467, SS524 to SS526.
+
+    ``values``: the options of the table; ``files``: the newest ones, newest first.
+    """
+    match values["format"]:
+        case "parquet" | "orc":
+            schemas = ((str(file), schema) for file in files if (schema := _schema(file, values["format"])) is not None)
+            return wrong_schema(table, values["format"], columns, schemas)
+        case "csv" if values["csv.header"]:
+            headers = ((str(file), line) for file in files for line in _header(_lines(file, _MOST_RECORDS), values))
+            return wrong_header(table, values, columns, headers)
+        case "json":
+            return misspelt_fields(
+                table, columns, [(str(f), _lines(f, _MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
+            )
+    return []
+
+
+def wrong_columns_through_spark(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
+) -> list[Diagnostic]:
+    """As ``wrong_columns``, for files that only Spark can read."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    path, kind = values["path"], values["format"]
+    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
+        if kind in ("parquet", "orc"):
+            return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
+        if kind == "json" or (kind == "csv" and values["csv.header"]):
+            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(_MOST_RECORDS).collect()
+            lines = [row[0] for row in rows]
+            if kind == "json":
+                return misspelt_fields(table, columns, [(path, lines)])
+            return wrong_header(table, values, columns, [(path, line) for line in _header(lines, values)])
+    return []
+
+
+# --- Parquet and ORC ------------------------------------------------------------------------------------------
+
+
+def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
+    import pyarrow as pa
+
+    with suppress(pa.ArrowException, OSError):
+        if format == "orc":
+            from pyarrow import orc
+
+            return orc.ORCFile(file).schema
+        import pyarrow.parquet as pq
+
+        return pq.read_schema(file)
+    return None
+
+
+def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
+    from sqlstream.udfs.spark.internals import arrow_schema
+
+    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
+
+
+def wrong_schema(
+    table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
+) -> list[Diagnostic]:
+    """SS524 for columns that a file does not have, SS467 for those of another type."""
+    from sqlstream.udfs.file_schema import mismatches
+
+    wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
+    declared = {c.name.casefold() for c in table.physical_columns}
+    for file, schema in schemas:
+        there = dict(zip(schema.names, schema.types, strict=True))
+        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table))]
+        if wrong:
+            free = [name for name in schema.names if name.casefold() not in declared]
+            return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]
+    return []
+
+
+def _arrow_type(column: Column) -> pa.DataType | None:
+    with suppress(TypeError):
+        return column.type.to_arrow()
+    return None
+
+
+def _suggestion(column: str, names: Sequence[str], free: Sequence[str]) -> str:
+    """The name that was meant, among those that no column has yet, and what is there."""
+    meant = did_you_mean(column, free) if "." not in column else None
+    return " ".join(filter(None, (meant, f"Columns: {', '.join(sorted(names))}.")))
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------
+
+
+def wrong_header(
+    table: Table, values: Mapping[str, Any], columns: Sequence[Column], headers: Iterable[tuple[str, str]]
+) -> list[Diagnostic]:
+    """SS525 for a column whose place in the header has another name."""
+    partitions = {name.strip() for name in (table.option("partition-by") or "").split(",")}
+    places = {c.name: i for i, c in enumerate(c for c in table.physical_columns if c.name not in partitions)}
+    for file, line in headers:
+        names = _fields_of_header(line, values)
+        for column in columns:
+            there = names[places[column.name]] if places[column.name] < len(names) else None
+            if there is None or there.casefold() != column.name.casefold():
+                return [_wrong_name(table, column, places[column.name], there, file, names)]
+    return []
+
+
+def _header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """The first line that is no comment, if any."""
+    return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
+
+
+def _wrong_name(
+    table: Table, column: Column, index: int, there: str | None, file: str, names: Sequence[str]
+) -> Diagnostic:
+    shown = "no column" if there is None else f'"{there}"'
+    message = (
+        f'column {index + 1} in the header of file "{file}" is {shown}, not "{column.name}" of table "{table.name}"'
+    )
+    order = f"A table of CSV files has their columns in their order: {', '.join(names)}."
+    meant = did_you_mean(column.name, [name for name in names if name.casefold() != column.name.casefold()])
+    misplaced = any(name.casefold() == column.name.casefold() for name in names)
+    return Diagnostic(WRONG_HEADER, message, hint=order if misplaced or meant is None else f"{meant} {order}")
+
+
+def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
+    import csv
+
+    dialect = csv_settings(values)
+    quote, escape = dialect["quote"] or None, dialect["escape"] if dialect["escape"] != dialect["quote"] else None
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    return next(csv.reader([line], delimiter=dialect["sep"], quotechar=quote, escapechar=escape, quoting=quoting), [])
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------
+
+
+def misspelt_fields(
+    table: Table, columns: Sequence[Column], samples: Iterable[tuple[str, Sequence[str]]]
+) -> list[Diagnostic]:
+    """SS526 for a column that no record has, where records have a field with nearly this name that is no column.
+
+    A field of JSON may be missing, so a column that no record has is no mistake by itself.
+    """
+    fields: dict[str, str] = {}
+    for file, lines in samples:
+        for name in _names_of_records(lines):
+            fields.setdefault(name, file)
+    declared = {c.name for c in table.physical_columns}
+    if missing_are_null(table):
+        return []
+    free = {name.casefold(): name for name in fields if name not in declared}
+    diagnostics = []
+    for column in columns:
+        near = get_close_matches(column.name.casefold(), free, n=1, cutoff=_LIKENESS)
+        if column.name not in fields and near:
+            diagnostics.append(_misspelt(table, column, free[near[0]], fields[free[near[0]]]))
+    return diagnostics
+
+
+def _names_of_records(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        with suppress(ValueError):
+            record = json_of(line)
+            if isinstance(record, dict):
+                yield from record
+
+
+def _misspelt(table: Table, column: Column, field: str, file: str) -> Diagnostic:
+    message = (
+        f'no record looked at has the field "{column.name}" of table "{table.name}", but file "{file}" has "{field}"'
+    )
+    way_out = (
+        "With 'json.missing-columns' = 'null' in its WITH, a field that a record lacks is NULL whatever others it has."
+    )
+    return Diagnostic(MISSPELT_FIELD, message, hint=f'Did you mean "{field}"? {way_out}')
+
+
+def _lines(file: Path, most: int) -> list[str]:
+    """The first lines of a file that are not empty, unpacked."""
+    import pyarrow as pa
+
+    with (
+        suppress(pa.ArrowException, OSError, UnicodeDecodeError),
+        pa.input_stream(str(file), compression="detect") as raw,
+    ):
+        text = TextIOWrapper(raw, encoding="utf-8-sig")
+        return [*islice((line for line in map(str.strip, text) if line), most)]
+    return []
+
+
+# --- links and names ------------------------------------------------------------------------------------------
+
+WRONG_NAME = "SS530"
+
+
+@dataclass
+class Walk:
+    """The files below some paths, each once. ``links`` lead to files that are among them already."""
+
+    files: list[Path] = field(default_factory=list)
+    links: list[Path] = field(default_factory=list)
+
+
+def walk(roots: Iterable[Path]) -> Walk:
+    """The files below the roots. Links are followed last, so that a file counts under its own path."""
+    result, seen = Walk(), set[str]()
+    waiting = [*roots]
+    while waiting:
+        links: list[Path] = []
+        for path in waiting:
+            _visit(path, result, seen, links)
+        waiting = links
+    return result
+
+
+def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
+    real = os.path.realpath(path)
+    if real in seen:
+        result.links.append(path)
+        return
+    seen.add(real)
+    if not path.is_dir():
+        result.files.append(path)
+        return
+    for child in sorted(path.iterdir()):
+        if child.name.startswith(("_", ".")):
+            continue
+        if child.is_symlink():
+            links.append(child)
+        else:
+            _visit(child, result, seen, links)
+
+
+def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Diagnostic]:  # noqa: A002
+    """SS530 for a name that is no UTF-8, SS528 for a file that is none of the format, SS529 for a link to nothing."""
+    for file in files:
+        if not is_text(str(file)):
+            message = f'the name of file "{shown_name(str(file))}" of table "{table.name}" is no UTF-8'
+            yield Diagnostic(WRONG_NAME, message, hint="Rename it: Spark does not find it by this name.")
+            continue
+        try:
+            require_readable(str(file), format)
+        except SqlStreamError as error:
+            yield error.diagnostic
+
+
+# --- directories column=value of 'partition-by' -----------------------------------------------------------------
+
+WRONG_DIRECTORY = "SS532"
+
+_CONDITIONS = frozenset({
+    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
+    "CONFLICTING_DIRECTORY_STRUCTURES",
+})  # fmt: skip
+
+
+def wrong_directories(
+    table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
+) -> Iterator[Diagnostic]:
+    """SS532 for files that are not in a directory for each of the partition columns."""
+    folders = [root for root in roots if root.is_dir()]
+    if not partitions or len(folders) != 1:
+        return
+    for file in files:
+        if file.is_relative_to(folders[0]):
+            names = [name.partition("=")[0] for name in file.relative_to(folders[0]).parts[:-1]]
+            if sorted(names) != sorted(partitions):
+                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{_directories(partitions)}"')
+
+
+@contextmanager
+def directory_errors(table: Table) -> Iterator[None]:
+    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() not in _CONDITIONS:
+            raise
+        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
+        raise _error(table, f"a directory of its path does not fit: {why}") from None
+
+
+def _directories(partitions: Sequence[str]) -> str:
+    return "/".join(f"{name}=…" for name in partitions)
+
+
+def _error(table: Table, what: str) -> ConnectorError:
+    wrong = _wrong(table, what)
+    return ConnectorError(wrong.code, wrong.message, hint=wrong.hint)
+
+
+def _wrong(table: Table, what: str) -> Diagnostic:
+    hint = (
+        "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
+    )
+    return Diagnostic(WRONG_DIRECTORY, f'table "{table.name}" has the option "partition-by": {what}', hint=hint)

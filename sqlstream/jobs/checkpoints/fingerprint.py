@@ -1,0 +1,257 @@
+"""The fingerprint of a plan, on which its checkpoint depends: sources and operators with state, top down.
+
+Expressions are traced down to the columns of tables, so that a renamed field, one more column or a filter change
+nothing here. ``compatibility`` compares fingerprints and words the differences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+
+from sqlstream.connectors.secrets import masked
+from sqlstream.errors import ExecutionError, repeating
+from sqlstream.grammar.depth import with_room
+from sqlstream.jobs.checkpoints.storage import Storage, damaged
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.node import Node
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
+from sqlstream.udfs.texts import json_of
+
+Declared = Callable[[str], str]
+"""What a process function declares as its state, as text, by the function's name."""
+
+VERSION = 5
+"""Also counts how kernels lay out their state: what another version has written is refused."""
+
+CHAIN = "chaining"
+"""The fact of operators that run in the call of another one, so that state and timers are kept with those of that."""
+
+_READ_BY = {
+    "datagen": ("seed", "fields."),
+    "filesystem": ("path",),
+    "kafka": ("topic", "topic-pattern"),
+    "rate": ("rows-per-second", "ramp-up-time"),
+    "socket": ("hostname", "port"),
+}
+"""Options, or what they begin with, that say which rows a source gives; all others may change."""
+
+
+@dataclass(frozen=True)
+class FingerprintPart:
+    """A source, a watermark or an operator. ``depth`` counts the parts above it; ``facts`` are names with texts."""
+
+    kind: str
+    name: str
+    depth: int
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@with_room
+def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[FingerprintPart, ...]:
+    """The parts of a plan in the order in which Spark numbers its operators and sources.
+
+    Without ``declared`` the state of process functions is taken to be as it was.
+    """
+    return tuple(_parts(plan.root, 0, _Surroundings(declared)))
+
+
+def to_text(parts: tuple[FingerprintPart, ...]) -> str:
+    return json.dumps({"version": VERSION, "parts": [dataclasses.asdict(p) for p in parts]}, indent=1)
+
+
+def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
+    """None for a text that ``to_text`` of this version has not written."""
+    try:
+        document = json_of(text)
+        if document["version"] != VERSION:
+            return None
+        return tuple(
+            FingerprintPart(p["kind"], p["name"], p["depth"], tuple(map(tuple, p["facts"]))) for p in document["parts"]
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """``windowed``: an operator above reads the windows of the rows."""
+
+    declared: Declared | None
+    windowed: bool = False
+
+
+def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[FingerprintPart]:
+    own = _part(step, depth, around)
+    if own is not None:
+        yield own
+        depth += 1
+    around = dataclasses.replace(around, windowed=step.node.reads_windows(around.windowed))
+    for below in step.inputs:
+        yield from _parts(below, depth, around)
+
+
+def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | None:
+    node = step.node
+    match step:
+        case Read(node=Scan(table=table)):
+            return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
+        case Mark(node=mark, told=told) if told is not WatermarkSource.NOT:
+            facts = (("column", mark.column), ("kind of time", mark.domain.value))
+            # How the watermark follows from rows may change, as its delay may: state does not depend on it.
+            return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)
+        case Compute() if around.windowed and node.shapes_state_above:
+            return FingerprintPart(*node.state_title, depth, tuple(node.state_facts()))
+        case Operator(link=link):
+            chain = ((CHAIN, "with the operator below"),) if link is not None else ()
+            return _with_state(node, depth, around, chain)
+        case NativeState():
+            return _with_state(node, depth, around)
+    return None
+
+
+def _with_state(
+    node: Node, depth: int, around: _Surroundings, more: tuple[tuple[str, str], ...] = ()
+) -> FingerprintPart:
+    facts = list(node.state_facts())
+    function = node.stateful_user_function
+    if function is not None and around.declared is not None:
+        facts.append(("state", around.declared(function)))
+    kind, name = node.state_title
+    return FingerprintPart(kind, name, depth, (*facts, *more))
+
+
+# --- sources --------------------------------------------------------------------------------------------------
+
+
+def _source(table: Table) -> Iterator[tuple[str, str]]:
+    yield "table", table.name
+    yield "connector", table.connector
+    for key, value in sorted(masked(table.options)):  # who asks may change, so that secrets are no part of it
+        if key.startswith(_READ_BY.get(table.connector, ())):
+            yield f'option "{key}"', value.rstrip("/") if key == "path" else value
+
+
+# --- Comparison: whether a query may continue with the state of another ----------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Why a query cannot use the state of another, in a sentence; ``part`` names the operator or source.
+
+    ``exception`` says which part of an otherwise harmless change is not allowed.
+    """
+
+    part: str
+    text: str
+    exception: str = ""
+
+
+_BETWEEN = ", but no filter between windows on the same keys, which run in one call without it"
+
+
+def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPart, ...]) -> Difference | None:
+    """The first difference, from the top; None where the query may go on."""
+    matcher = SequenceMatcher(None, [_identity(p) for p in stored], [_identity(p) for p in current], autojunk=False)
+    for tag, left, left_end, right, right_end in matcher.get_opcodes():
+        gone, new = stored[left:left_end], current[right:right_end]
+        if tag != "equal" and len(gone) == len(new) and gone[0].kind == new[0].kind and gone[0].kind != "source":
+            return _changed(gone[0], new[0])
+        if tag != "equal":
+            return _other_parts(gone, new)
+    pairs = zip(stored, current, strict=True)
+    return next((different for before, now in pairs if (different := _changed(before, now)) is not None), None)
+
+
+def _identity(entry: FingerprintPart) -> tuple[str, str]:
+    """Parts that stand for each other: sources by table, process functions by uid, the others by what they are."""
+    own = {"source": "table", "process function": "uid"}.get(entry.kind, "")
+    return entry.kind, dict(entry.facts).get(own, "")
+
+
+def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, ...]) -> Difference:
+    if not new:
+        return Difference(gone[0].name, f"{_described(gone[0])}, which the query no longer has")
+    if not gone:
+        return Difference(new[0].name, f"nothing of {_described(new[0])}, which the query has")
+    return Difference(gone[0].name, f"{_described(gone[0])}, where the query has {_described(new[0])}")
+
+
+def _described(entry: FingerprintPart) -> str:
+    """``a window aggregate (keys k STRING)``."""
+    if entry.kind in ("source", "watermark"):
+        return f"the {entry.name}"
+    facts = dict(entry.facts)
+    told = next((f"{name} {facts[name]}" for name in ("uid", "window", "keys", "table") if facts.get(name)), "")
+    article = "" if entry.kind == "windows" else ("the " if entry.name != entry.kind else "a ")
+    return f"{article}{entry.name}" + (f" ({told})" if told else "")
+
+
+def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None:
+    left, right = dict(before.facts), dict(now.facts)
+    for name in [*left, *(n for n in right if n not in left)]:
+        stored, current = left.get(name, "none"), right.get(name, "none")
+        if stored != current:
+            told = f'the {before.name} with the {name} "{stored}", where the query has "{current}"'
+            return Difference(before.name, told, _BETWEEN if name == CHAIN else "")
+    if before.name != now.name:
+        return Difference(before.name, f"the {before.name}, where the query has the {now.name}")
+    if before.depth != now.depth:
+        return Difference(before.name, f"the {before.name} at another place of the plan")
+    return None
+
+
+# --- State layout ----------------------------------------------------------------------------------------------
+# The engine, the number of key groups and which operators share a call are fixed by the checkpoint.
+
+
+OTHER_GEAR = repeating("SS424")
+OTHER_KEY_GROUPS = repeating("SS425")
+
+DEFAULT_KEY_GROUPS = 64
+AUTO = "auto"
+
+LAYOUT_FILE = "layout.json"
+_NEW = "('execution.checkpointing.dir')"
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """``gear`` is ``columnar`` or ``native``; the others matter on the columnar one only.
+
+    ``chained``: operators on the same keys run in one call. Checkpoints that do not say so are older than that.
+    """
+
+    gear: str
+    key_groups: int = DEFAULT_KEY_GROUPS
+    chained: bool = False
+
+
+def stored_layout(storage: Storage) -> StateLayout | None:
+    """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
+    text = storage.read(LAYOUT_FILE)
+    try:
+        return None if text is None else StateLayout(**json_of(text))
+    except (ValueError, TypeError) as error:
+        raise damaged(storage.location(LAYOUT_FILE), f"It is no layout of state: {error}.") from error
+
+
+def store_layout(storage: Storage, layout: StateLayout) -> None:
+    storage.write(LAYOUT_FILE, json.dumps(asdict(layout)))
+
+
+def require_same(path: str, stored: StateLayout, gear: str, key_groups: int | None) -> None:
+    """ExecutionError SS424, SS425 where settings ask for another layout; ``auto`` and None take what is there."""
+    if gear not in (AUTO, stored.gear):
+        message = f'checkpoint "{path}" holds the state of the gear "{stored.gear}", not of "{gear}"'
+        hint = f"SET 'sqlstream.gear' = '{stored.gear}' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_GEAR, message, hint=hint)
+    if key_groups not in (None, stored.key_groups):
+        message = f'checkpoint "{path}" has its state in {stored.key_groups} key groups, not in {key_groups}'
+        hint = f"RESET 'pipeline.max-parallelism' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_KEY_GROUPS, message, hint=hint)

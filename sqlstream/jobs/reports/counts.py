@@ -1,0 +1,206 @@
+"""The observed metrics of a micro-batch (``DataFrame.observe``), from Spark's report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from sqlstream.jobs.lifecycle.runtime import Sources
+from sqlstream.planner.catalog import Function
+from sqlstream.planner.lowering.columnar.inputs import METRIC as FILES_METRIC
+from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
+from sqlstream.planner.lowering.outputs import TABLES_METRIC
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.udfs.lookup import metrics as lookup_metrics
+from sqlstream.udfs.lookup.source import LookupSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The sets of metrics whose names begin with ``kind``, each behind what follows it and a slash."""
+    for name, metrics in report.get("observedMetrics", {}).items():
+        first, _, rest = name.partition("/")
+        if first == kind:
+            yield rest, metrics
+
+
+def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The values of a set of metrics, of which ``names`` are all; Spark Connect gives them in this order alone."""
+    return list(metrics["values"]) if "values" in metrics else [metrics[name] for name in names]
+
+
+def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
+    """The observed counts; NULL, which stands for no rows, is 0."""
+    return [int(value or 0) for value in values_of(metrics, names)]
+
+
+# --- Rows read and written -------------------------------------------------------------------------------------
+
+
+SOURCE_METRIC, ROWS = "source", "rows"
+"""The metric of a source that Spark reads; its number and the name of its table end the name."""
+
+
+def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of a micro-batch for each table of a statement set; empty for other jobs."""
+    for names, metrics in observed(report, TABLES_METRIC):
+        tables = names.split("/")
+        counts = counts_of(metrics, [f"rows_{i}" for i in range(len(tables))])
+        return {unquote(table): count for table, count in zip(tables, counts, strict=True)}
+    return {}
+
+
+def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
+
+
+def rows_read(report: Mapping[str, Any]) -> int:
+    """The rows that the sources of a job gave in a micro-batch, those that a filter drops among them.
+
+    A table that a query names twice is read twice, as two sources, and counts twice. The queries of a statement set
+    read each table once.
+    """
+    sources = ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS))
+    return sum(sum(counts_of(metrics, (rows,))) for kind, rows in sources for _, metrics in observed(report, kind))
+
+
+def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of ``rows_read`` by table."""
+    counts: dict[str, int] = {}
+    for kind, rows in ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS)):
+        for names, metrics in observed(report, kind):
+            table = unquote(names.rpartition("/")[2])
+            counts[table] = counts.get(table, 0) + sum(counts_of(metrics, (rows,)))
+    return counts
+
+
+@dataclass(frozen=True)
+class CountedSources:
+    """The sources of a job, each counted where its rows come from.
+
+    Spark's own ``numInputRows`` are no such counts: a reader of files drops rows that a filter above does not want
+    before Spark counts them, and a source that several branches read has the rows of all branches. An observed metric
+    is exact, because Spark moves no filter below it. That is also what it costs: files are read whole where a filter
+    would have let the reader skip rows, which takes up to twice the time where few rows are wanted. The count itself
+    takes 0.05 to 0.2 microseconds of processor time a row (measured: Parquet and JSON files into ``blackhole``).
+    """
+
+    sources: Sources
+    numbers: count[int] = field(default_factory=count)
+
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
+        return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
+
+    def reads_files(self, scan: Scan) -> bool:
+        return self.sources.reads_files(scan)
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """Not counted here: the exchange that reads the files reports their rows."""
+        return self.sources.places(scan, in_order=in_order)
+
+    def lookup(self, node: Lookup) -> LookupSource:
+        return self.sources.lookup(node)
+
+    def function(self, name: str) -> Function | None:
+        return self.sources.function(name)
+
+    def implementation(self, function: Function) -> object:
+        return self.sources.implementation(function)
+
+
+# --- Requests and latencies of lookups -------------------------------------------------------------------------
+
+
+_LOOKUP = "lookup"
+
+
+@dataclass(frozen=True)
+class LookupTotals:
+    """The totals of one lookup. ``counts`` are those of ``udfs.lookup.metrics``, by name."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def _count(self, name: str) -> int:
+        return self.counts.get(name, 0)
+
+    @property
+    def requests(self) -> int:
+        """Sent to the source, each attempt."""
+        return self._count(lookup_metrics.REQUESTS)
+
+    @property
+    def rows(self) -> int:
+        """Rows with a key to ask for."""
+        return self._count(lookup_metrics.ANSWERS)
+
+    @property
+    def hits(self) -> int:
+        """Rows that the cache has answered."""
+        return self._count(lookup_metrics.HITS)
+
+    @property
+    def misses(self) -> int:
+        """Rows that a cache was asked for in vain."""
+        return self._count(lookup_metrics.MISSES)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of rows that the cache has answered; None without a cache, and before the first row."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
+
+    @property
+    def retries(self) -> int:
+        return self._count(lookup_metrics.RETRIES)
+
+    @property
+    def timeouts(self) -> int:
+        return self._count(lookup_metrics.TIMEOUTS)
+
+    @property
+    def errors(self) -> int:
+        """Rows whose lookup failed."""
+        return self._count(lookup_metrics.ERRORS)
+
+    @property
+    def deferred(self) -> int:
+        """Rows whose time was up and that went on waiting in state."""
+        return self._count(lookup_metrics.DEFERRED)
+
+    @property
+    def max_in_flight(self) -> int:
+        """The most requests of a task at the same time."""
+        return self._count(lookup_metrics.MAX_IN_FLIGHT)
+
+    @property
+    def latencies(self) -> Mapping[str, float]:
+        """``p50``, ``p95`` and ``p99`` of the requests, in ms; empty before the first answer."""
+        return lookup_metrics.percentiles(self.counts)
+
+    def __add__(self, other: LookupTotals) -> LookupTotals:
+        added = {name: self._count(name) + other._count(name) for name in lookup_metrics.NAMES}
+        added[lookup_metrics.MAX_IN_FLIGHT] = max(self.max_in_flight, other.max_in_flight)
+        return LookupTotals({name: count for name, count in added.items() if count})
+
+
+def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
+    """The counts of each lookup in a micro-batch by its number, which counts the lookups of a plan from the top."""
+    return {int(number): _totals(metrics_of_lookup) for number, metrics_of_lookup in observed(report, _LOOKUP)}
+
+
+def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
+    counts = zip(lookup_metrics.NAMES, counts_of(observed_metrics, lookup_metrics.NAMES), strict=True)
+    return LookupTotals({name: count for name, count in counts if count})
+
+
+def added_lookups(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:
+    none = LookupTotals()
+    return {number: left.get(number, none) + right.get(number, none) for number in sorted({*left, *right})}

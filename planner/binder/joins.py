@@ -27,7 +27,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
 from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.intervals import NotAnInterval, fold
-from sqlstream.planner.join_conditions import pair_condition
+from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin

@@ -27,7 +27,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
-from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
+from sqlstream.planner.kernel_expressions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.asof_join import AsofJoin

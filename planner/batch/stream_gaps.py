@@ -27,7 +27,7 @@ from sqlstream.planner.catalog import Catalog, Table, TimeDomain
 from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.join_conditions import pair_condition
+from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import UNKNOWN, DataType

@@ -15,7 +15,7 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import columns_of, conjuncts, is_repeatable, node_of, substituted

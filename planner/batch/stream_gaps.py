@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof

@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of

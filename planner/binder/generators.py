@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import ARG

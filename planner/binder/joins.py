@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes

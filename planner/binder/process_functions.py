@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.nodes import Argument, Descriptor, RowCount, TableArgument, TableFunction
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelogs import check_changes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream.functions.coercion import common_type, incompatible
+from sqlstream.functions.result_types import common_type, incompatible
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner import unsupported

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.functions.coercion import common_type, incompatible
+from sqlstream.functions.result_types import common_type, incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of

@@ -123,7 +123,7 @@ class _Matching:
             self._within(automaton, {defined.variable for defined in definitions}),
             all_rows,
         )
-        from sqlstream.planner.match_conditions import match_conditions  # with kernels, which need pyarrow
+        from sqlstream.planner.match_conditions import match_conditions  # start-up: it loads pyarrow
 
         try:
             match_conditions(definitions, defining.operands, context.catalog.function)

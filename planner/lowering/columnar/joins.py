@@ -36,13 +36,13 @@ from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
-from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
-from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
 from sqlstream.udfs.joins.temporal import TemporalJoinKernel
@@ -86,7 +86,7 @@ def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
     return side.outputs[number][1]
 
 
-def condition_of(node: Join) -> Condition | None:
+def condition_of(node: Join) -> Expression | None:
     """The rest of ON as a condition that kernels evaluate."""
     return None if node.decided is None else node.decided.condition
 
@@ -252,13 +252,13 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
     by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if node.retracts else ()
-    kernel: TemporalJoinKernel | PresentJoinKernel
+    kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
         condition = condition_of(node)
         kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition, ttl, by)
     else:
-        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
+        kernel = ProcessingTimeTemporalJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
     return joined(node, step, sides, kernel, context)
 
 

@@ -20,10 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive, unfolded
-from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import (
+    EMITTED_AHEAD,
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Wait,
+    added,
+)
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.memory import MemoryStore, Traffic
-from sqlstream.udfs.waiting import Wait, added
 
 Row = dict[str, Any]
 Rows: TypeAlias = Sequence[Row] | pa.Table

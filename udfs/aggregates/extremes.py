@@ -9,9 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups
+from sqlstream.udfs.aggregates.accumulator import (
+    Accumulator,
+    Batch,
+    Columns,
+    Groups,
+    column_of,
+    is_number,
+    numbers_of,
+    ranks,
+    truths_of,
+)
 from sqlstream.udfs.aggregates.sums import without_nulls
-from sqlstream.udfs.aggregates.values import column_of, is_number, numbers_of, ranks, truths_of
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,19 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.barriers import MOST_HELD
 from sqlstream.udfs.barriers.alignment import Items, MarkKind, Memory, Passage, align, track, waiting_since
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey
+from sqlstream.udfs.kernel import (
+    BARRIER,
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    StateKey,
+    Wait,
+)
 from sqlstream.udfs.state.chunked import ChunkedState
-from sqlstream.udfs.waiting import Pending, Wait
 
 CHANNEL = "__channel"
 """STRING column: the channel of a row or mark."""

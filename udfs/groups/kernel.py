@@ -19,8 +19,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.stored_rows import DistinctValues, StoredRows
 from sqlstream.udfs.groups.totals import AggregateStrategy, Changed, Flags, Indices, StoredGroups, Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.row_kinds import retracted_rows
+from sqlstream.udfs.keys import dense_ids, differ, in_order, places, retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import TimeToLive
 

@@ -21,11 +21,22 @@ from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.pairs import Bounds, Indices, JoinResults, Pairs, Side, Times, joinable, matching
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey, Store
+from sqlstream.udfs.kernel import (
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    StateKey,
+    Store,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Buckets
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""

@@ -25,12 +25,11 @@ from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, joinable, newest, numbered
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import TimeToLive
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import rows_in_time
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Store
-from sqlstream.udfs.keys import dense_ids, in_order
+from sqlstream.udfs.keys import dense_ids, in_order, is_retraction, unmatched
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import (
@@ -39,7 +39,6 @@ from sqlstream.udfs.over.line import (
     rows_at,
     tie_ranks,
 )
-from sqlstream.udfs.row_kinds import is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 from sqlstream.udfs.windows.row_measured import never_back

@@ -14,11 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 Indices = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]

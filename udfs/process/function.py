@@ -39,9 +39,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, o
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.annotations import sql_type
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.process.cells import Cell, ListCell, MapCell, Slots, ValueCell
+from sqlstream.udfs.signature import sql_type
 
 T = TypeVar("T")
 

@@ -20,13 +20,24 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.joins.stored_side import Changes, found_among, net
-from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel, Store
+from sqlstream.udfs.kernel import (
+    IGNORED,
+    KEY_HASH,
+    LATE_ROWS,
+    ROW_KIND,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    Store,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 _WORTH_COMBINING = 4
 """Rows are reduced before the exchange if their number is at least this many times the possible number of remaining

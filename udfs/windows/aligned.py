@@ -21,10 +21,20 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, end_of, micros, start_of, to_wall
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, MOST_RESULTS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import (
+    END_OF_TIME,
+    KEY_HASH,
+    LATE_ROWS,
+    MOST_RESULTS,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, Lateness, LateRows, bounds
 from sqlstream.udfs.windows.panes import (
     CLOSES_BEFORE_END,

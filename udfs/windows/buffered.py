@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.evictors import Evictor, KeepInterval, KeepRows, Panes
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.row_kinds import is_retraction, unmatched
+from sqlstream.udfs.keys import dense_ids, is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.event_times import time_text
-from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, ROW_KIND, Context
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.instances import Instances
@@ -217,6 +217,8 @@ LATE_ROW = repeating("SS406")
 
 
 class LateRows(Enum):
+    """Late rows of a batch, with the bounds of their windows."""
+
     DROP = "drop"
     EMIT = "emit"
     FAIL = "fail"
@@ -295,3 +297,48 @@ class StoredColumns:
 
     def _fields(self, names: dict[str, None] | list[str] | tuple[str, ...]) -> pa.Schema:
         return pa.schema([self.input.field(name) for name in names])
+
+
+# --- limits for windows that fire at every interval since a very old row --------------------------------------
+
+
+TOO_MANY_FIRINGS = repeating("SS468")
+
+_LOOKS = 1000
+"""The number of rounds of firings after which their pace is checked."""
+
+MOST_FIRINGS = 100_000_000
+"""The limit of results of one key in one step of a clock: one per second for three years."""
+
+
+def require_few(firings: int, begin: int, end: int) -> None:
+    """ExecutionError SS468 for too many ``firings`` between the times ``begin`` and ``end``, in microseconds."""
+    if firings > MOST_FIRINGS:
+        until = f"until {time_text(end)}" if end != END_OF_TIME else "until the end of the input"
+        raise ExecutionError(
+            TOO_MANY_FIRINGS,
+            f"a window would fire {firings:,} times from {time_text(begin)} {until}, and may {MOST_FIRINGS:,} times",
+            hint="Filter out rows of so old a time, as by WHERE ts >= TIMESTAMP '2000-01-01 00:00:00', or let the "
+            "window fire less often.",
+        )
+
+
+@dataclass
+class FiringPace:
+    """Extrapolates the number of firings of windows that fire in rounds, the earliest timer of each in every round."""
+
+    _rounds: int = 0
+    _first: int = 0
+
+    def fires(self, timer: Values, until: Values) -> None:
+        """Notes the next firing of all windows: its time, and the time up to which the window may fire. SS468 where, at
+        the pace so far, there would be too many firings."""
+        if self._rounds == 0 and len(timer):
+            self._first = int(timer.min())
+        self._rounds += 1
+        if self._rounds % _LOOKS or not len(timer):
+            return
+        latest = int(np.argmin(timer))
+        now, end = int(timer[latest]), int(until[latest])
+        if now > self._first and end != END_OF_TIME:
+            require_few((end - self._first) * self._rounds // (now - self._first), self._first, end)

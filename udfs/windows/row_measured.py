@@ -26,13 +26,11 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times, aligned, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND, Intervals, Windows, on_line
-from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
-from sqlstream.udfs.windows.endless import require_few
+from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds, require_few
 from sqlstream.udfs.windows.ranges import AllRows, Ranges, results_of
 
 TIME = "__time"

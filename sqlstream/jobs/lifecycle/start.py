@@ -31,11 +31,10 @@ from sqlstream.planner.operators.top_n import rows_wanted
 from sqlstream.planner.physical.steps import Gear
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.kernel import Domain, Pending, Wait, added
 from sqlstream.udfs.process.function import State, states_of
-from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
+from sqlstream.udfs.spark.adapter import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME
-from sqlstream.udfs.waiting import Pending, Wait, added
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

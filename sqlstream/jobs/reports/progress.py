@@ -29,8 +29,8 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.spark.running import is_connect
 from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
-from sqlstream.udfs.waiting import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

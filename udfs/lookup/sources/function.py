@@ -42,9 +42,8 @@ import pyarrow as pa
 
 from sqlstream.types import DataType
 from sqlstream.udfs.columnar import arrow_value
-from sqlstream.udfs.decorators import options_of
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.signature import Function
+from sqlstream.udfs.signature import Function, options_of
 
 
 def function_source(

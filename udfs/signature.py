@@ -49,11 +49,11 @@ class TableParameter:
 
 @dataclass(frozen=True)
 class ProcessSignature:
-    """What a process function takes beside its constants, which are the parameters of ``Function``.
+    """The signature of a process function, except for its constants, which are the parameters of ``Function``.
 
-    ``parameters`` are the names of all, in order; ``optional`` those that may be left out. ``keyed``: it has state or
-    timers, so that its tables need PARTITION BY. ``clock``: it needs processing time. ``timeless``: some of its rows
-    may have no event time. ``pass_through``: the columns of its input come out with its rows.
+    ``parameters``: the names of all parameters, in order; ``optional``: those with defaults. ``keyed``: it has state or
+    timers, so its tables need PARTITION BY. ``clock``: it needs processing time. ``timeless``: some of its rows may
+    have no event time. ``pass_through``: the columns of its input are emitted with its rows.
     """
 
     parameters: tuple[str, ...]

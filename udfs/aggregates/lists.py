@@ -156,7 +156,7 @@ _FEW = 1 << 32
 class DistinctValues(Accumulator):
     """A list per group of the distinct values of the first ``compared`` columns, in order of first appearance.
 
-    ``by_number``: the last column has the numbers of rows, which tell which one appeared first.
+    ``by_number``: the last column has the numbers of rows, which determine the first appearance.
     """
 
     columns: tuple[pa.DataType, ...]

@@ -114,7 +114,7 @@ class GroupAggregateKernel(Kernel):
         return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
 
     def _counts(self, stored: StoredGroups, changed: Changed) -> np.ndarray | None:
-        """How many rows each group has now; None where no row ever goes."""
+        """The number of rows of each group after the changes; None where rows are never retracted."""
         if not self.updates:
             return None
         if self._combines:

@@ -114,7 +114,7 @@ class Line:
 
 
 def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
-    """Times and times that are asked for as numbers of one line, on which those of different keys do not mix."""
+    """Times, and times to look up, as numbers of one line, on which different keys do not overlap."""
     low = int(min(time.min(), asked.min()))
     length = int(max(time.max(), asked.max())) - low + 1
     if length * (int(key.max()) + 1) > np.iinfo(np.int64).max:

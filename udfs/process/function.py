@@ -156,7 +156,7 @@ K = TypeVar("K")
 C = TypeVar("C", bound=Cell)
 
 Kind = type[T] | str
-"""The type of what is kept: a Python type that has a counterpart in SQL, or the SQL type as text."""
+"""The type of a state: a Python type that has a counterpart in SQL, or the SQL type as text."""
 
 CELLS = "__cells"
 """Where an instance has the cells of the key that it is called for."""

@@ -24,7 +24,6 @@ from sqlstream.udfs.process.function import CELLS, ProcessContext, Timer, states
 from sqlstream.udfs.process.memories import MemoryLayout
 from sqlstream.udfs.process.values import fits, is_record, record_of
 
-
 TABLE = "__table"
 """INT column of the input where there are several tables: the number of the row's table."""
 

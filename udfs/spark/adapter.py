@@ -41,9 +41,10 @@ ROWS_GIVEN = "rows_given"
 
 
 class KernelProcessor:
-    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: where late rows of the kernel go.
+    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: the table for late rows of the
+    kernel.
 
-    ``above``: the stages above the kernel, each of which reads the rows of the one before it.
+    ``above``: the stages above the kernel, each of which reads the rows of the one below.
     """
 
     def __init__(
@@ -285,7 +286,7 @@ def _ran(kernel: Kernel, clocks: Clocks, stage_store: Store, entry: GroupEntry, 
     context, after = run(kernel, clocks, stage_store, entry, arrived)
     timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
     if arrived.held_back and timer <= arrived.watermark_ms:
-        timer = 0  # the next micro-batch says again what is held, or that nothing is
+        timer = 0  # the next micro-batch decides again whether the watermark is held
     return Ran(entry, replace(after, spark_timer=timer), context, held_above(context, entry, arrived))
 
 

@@ -130,7 +130,7 @@ class TopNKernel(ExpiringKernel):
         if not self.retracts:
             kept = kept[after[kept] <= self.ranking.last]
         if self.ranking.newest_first:
-            kept = np.sort(kept)  # as they came: of equal rows the last one is that which stands last
+            kept = np.sort(kept)  # in order of arrival, which decides among equal rows
         if self.ttl or gone.any() or (kept >= stored.num_rows).any():
             state.replace(self._with_timer(rows, stored, kept, changes, context))
 
@@ -202,7 +202,7 @@ class TopNKernel(ExpiringKernel):
     def _with_timer(
         self, rows: pa.Table, stored: pa.Table, kept: Numbers, changes: Changes, context: Context
     ) -> pa.Table:
-        """The rows that are kept; those of keys that changed live anew."""
+        """The rows to store; the time to live of changed keys is renewed."""
         kept_rows = rows.take(pa.array(kept))
         if not self.ttl:
             return kept_rows.cast(self._stored)

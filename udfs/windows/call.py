@@ -253,7 +253,7 @@ class WindowCall:
     # --- time -------------------------------------------------------------------------------------------------
 
     def _fire_due(self, instances: Instances, domain: Domain, now: int) -> Values:
-        """Fires the timers up to ``now``, the earliest of each instance first; true for the instances that stay."""
+        """Fires the timers up to ``now``, the earliest of each instance first. True for the instances that remain."""
         alive = np.ones(instances.count, bool)
         # The order in which sessions are stored depends on the cuts between micro-batches.
         active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
@@ -371,7 +371,7 @@ def _last_of_rows(assigned: Assigned) -> Values:
 
 
 def _rows_after(rows: Values, run: Run, fires: Fires, is_last: Values | None) -> Values:
-    """How many rows each instance has behind a run, which begins anew where a firing empties it."""
+    """The number of rows of each instance after a run; it restarts where a firing clears the window."""
     emptied = fires.position[fires.purge]
     last = np.full(len(rows), -1)
     np.maximum.at(last, np.searchsorted(run.starts, emptied, side="right") - 1, emptied)
@@ -396,7 +396,8 @@ def _without_empty(firings: Firings, empty: Values | None) -> Firings:
 
 
 def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:
-    """Numbers of the windows of what was loaded, then of the pairs. Windows of one length are told by their starts."""
+    """The numbers of the windows of loaded instances, then of pairs. Windows of one length are identified by their
+    starts."""
     start = np.concatenate([loaded.column(START).to_numpy(), assigned.start])
     end = np.concatenate([loaded.column(END).to_numpy(), assigned.end])
     length = end - start

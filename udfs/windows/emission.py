@@ -101,8 +101,8 @@ class Emission:
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
     def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
-        """-U of what was emitted last and +U of the new result, +I for a first one, nothing where it is the same; -D
-        where all rows have gone."""
+        """-U of the previous result and +U of the new one, +I for a first result, nothing for an unchanged one, -D if
+        all rows were retracted."""
         assert firings.of is None, "rows as they are are not retracted"
         count = len(firings.instance)
         there = np.ones(count, bool) if firings.gone is None else ~firings.gone
@@ -217,7 +217,7 @@ LATE_ROW = repeating("SS406")
 
 
 class LateRows(Enum):
-    """Late rows of a batch, with the bounds of their windows."""
+    """What happens to late rows: they are dropped, emitted to a table, or an error."""
 
     DROP = "drop"
     EMIT = "emit"
@@ -226,21 +226,23 @@ class LateRows(Enum):
 
 @dataclass(frozen=True)
 class Lateness:
-    """``allowed``: microseconds for which windows stay after their end. ``columns``: those of the input that go to the
-    table of late rows."""
+    """The treatment of late rows. ``allowed``: the microseconds for which windows are kept after their end.
+    ``columns``: the columns of the input that are emitted for late rows."""
 
     allowed: int = 0
     action: LateRows = LateRows.DROP
     columns: tuple[str, ...] = ()
 
     def output(self, rows: pa.Schema) -> pa.Schema | None:
+        """The schema of emitted late rows; None if they are not emitted."""
         if self.action is not LateRows.EMIT:
             return None
         windows = [pa.field(name, TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
         return pa.schema([*(rows.field(name) for name in self.columns), *windows])
 
     def report(self, rows: pa.Table, start: Values, end: Values, context: Context) -> None:
-        """``rows`` are late for all their windows; ``start`` and ``end`` are the bounds of the last of them."""
+        """Reports ``rows`` that are late for all their windows; ``start`` and ``end`` are the bounds of the last of
+        them."""
         if rows.num_rows == 0:
             return
         context.count(LATE_ROWS, rows.num_rows)
@@ -269,7 +271,8 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """``input``: all columns that there are. Keys come out unless they are among the columns of AllRows."""
+    """The columns of stored and emitted rows. ``input``: all columns of the rows. Keys are emitted unless they are
+    among the columns of AllRows."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -288,7 +291,7 @@ class StoredColumns:
 
     @cached_property
     def leading(self) -> list[str]:
-        """The keys that come out by themselves."""
+        """The keys that are emitted in addition to the results."""
         return [name for name in self.keys if name not in self._results.names]
 
     @cached_property

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, Context, Domain
+from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, Context, Domain, Pending, Wait, waits
 from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers import EachBatch
 from sqlstream.udfs.triggers.trigger import LAST_MOMENT
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.call import WindowCall, WindowOperator
 from sqlstream.udfs.windows.instances import END, ROWS, Touched
 from sqlstream.udfs.windows.sessions import merge_rows

@@ -120,7 +120,7 @@ class RowMeasuredKernel(Kernel):
         context.set_timer(self.domain, state.next_timer(self.domain))
 
     def _step(self, rows: pa.Table, context: Context) -> pa.Table:
-        """Emits what fires; the rows that stay."""
+        """Emits the firings. Returns the rows that remain."""
         key = dense_ids(rows, self.keys).ids
         time, timer, position = (rows.column(name).to_numpy() for name in (TIME, self._timer, POSITION))
         if self.domain is Domain.EVENT:
@@ -314,7 +314,7 @@ def _newest(rows: Timeline, chosen: Flags) -> Flags:
 
 
 MOST_FIRINGS = 1 << 18
-"""So many firings are worked out at once."""
+"""The number of firings that are computed at once."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def _run_job(archive: str) -> None:
 
 
 def main() -> int:
+    """Make the class archive, or run one of the queries whose classes it holds; the exit code."""
     if len(sys.argv) > 1:
         _run_job(sys.argv[1])
     else:

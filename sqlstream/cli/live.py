@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class Following(Protocol):
     """``follow`` takes what the query gives until it ends; ``__rich__`` is how that looks meanwhile."""
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Take all that the query gives, until it ends."""
+        ...
 
     def __rich__(self) -> RenderableType: ...
 

@@ -143,14 +143,22 @@ class Followed(Protocol):
     """A job, or a batch that runs."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the job."""
+        ...
 
     @property
-    def is_bounded(self) -> bool: ...
+    def is_bounded(self) -> bool:
+        """True where the job ends by itself."""
+        ...
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> Progress:
+        """The totals up to the last micro-batch."""
+        ...
 
-    def share(self) -> Share | None: ...
+    def share(self) -> Share | None:
+        """The finished share of the work; None where it is unknown."""
+        ...
 
 
 @dataclass

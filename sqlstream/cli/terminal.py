@@ -56,6 +56,7 @@ class ClosedOutput(io.TextIOBase):
     """Standard output of a process that has none: results may not vanish without a word."""
 
     def write(self, text: str) -> int:
+        """Raise OSError, as writing to a closed stream does."""
         raise OSError(errno.EBADF, "it is closed")
 
 
@@ -155,6 +156,7 @@ class StatusLine:
         self.close()
 
     def start(self) -> None:
+        """Show the line after a second, if standard error is a terminal."""
         if sys.stderr.isatty():
             keep_stderr()
             self._timer = Timer(max(0.0, self._since + PATIENCE_SECONDS - time.monotonic()), self._become_due)
@@ -162,6 +164,7 @@ class StatusLine:
             self._timer.start()
 
     def close(self) -> None:
+        """Remove the line for good."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:

@@ -352,6 +352,7 @@ class Cursor:
         self._running = None
 
     def close(self) -> None:
+        """Stop the query whose rows have not been fetched, and forget its rows."""
         if not self._closed:
             self._stop()
             self._forget()

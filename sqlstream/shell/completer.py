@@ -31,6 +31,7 @@ class SqlCompleter(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """The completions at the cursor: commands, paths, or what the planner suggests."""
         text, at = document.text, document.cursor_position
         line = document.current_line_before_cursor.lstrip()
         if line.startswith("\\") or line.lower().startswith("source "):
@@ -88,6 +89,7 @@ class SqlStreamLexer(SqlLexer):  # type: ignore[misc]
     filenames: ClassVar[list[str]] = []
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        """The tokens of pygments, in which words of the streaming clauses are keywords."""
         reserved = keywords()
         for offset, kind, value in super().get_tokens_unprocessed(text):
             yield offset, Keyword if kind is Name and value.upper() in reserved else kind, value

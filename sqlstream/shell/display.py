@@ -124,10 +124,12 @@ class Display:
         return f"rows are shown {'as a line for each column' if self.expanded else 'side by side'}"
 
     def use_style(self, style: str) -> str:
+        """Write rows in this format from now on; a message that says so."""
         self.style = style
         return f"rows are written as {style}"
 
     def toggle_timing(self) -> str:
+        """Show, or no longer show, how long statements take; a message that says so."""
         self.timing = not self.timing
         return f"timing is {'on' if self.timing else 'off'}"
 
@@ -137,6 +139,7 @@ class Display:
         return f"Time: {seconds * 1000:,.0f} ms" if seconds < 1 else f"Time: {seconds:,.2f} s"
 
     def toggle_pager(self, on: bool | None = None) -> str:
+        """Use, or no longer use, the pager for long results; a message that says so."""
         self.pager = not self.pager if on is None else on
         return f"long results go {'through the pager' if self.pager else 'to the terminal'}"
 

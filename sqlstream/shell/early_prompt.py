@@ -53,10 +53,12 @@ class Arriving:
 
     @property
     def failed(self) -> bool:
+        """True where making it has raised an error."""
         return self._done.is_set() and self._error is not None
 
     @property
     def pending(self) -> bool:
+        """True until it is made or has failed."""
         return not self._done.is_set()
 
     @property
@@ -66,6 +68,7 @@ class Arriving:
 
     @property
     def there(self) -> bool:
+        """True where it is made."""
         return self._made is not None
 
     def shell(self) -> Shell:

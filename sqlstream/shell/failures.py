@@ -29,6 +29,7 @@ class BackgroundJobs:
         self._ended = Event()
 
     def add(self, job: Job | BatchRun) -> None:
+        """Report the failure of a job of this process, once, when it fails."""
         self._watch_for(lambda: failure_text(job) if job.state is JobState.FAILED else None)
 
     def add_submitted(self, submission: Submission) -> None:
@@ -58,6 +59,7 @@ class BackgroundJobs:
                 self.tell()
 
     def end(self) -> None:
+        """Stop watching the jobs."""
         self._ended.set()
 
 

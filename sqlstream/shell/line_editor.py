@@ -145,20 +145,24 @@ class HistoryWithoutSecrets(FileHistory):
         self._read_bytes = 0
 
     def load_history_strings(self) -> Iterable[str]:
+        """The entries of the file, newest first."""
         self._read_bytes = self._size()
         return super().load_history_strings()
 
     async def load(self) -> AsyncGenerator[str, None]:
+        """The entries of the file, with those that other shells have added."""
         self._take_of_others()
         async for string in super().load():
             yield string
 
     def append_string(self, string: str) -> None:
+        """Add an entry after those that other shells have added."""
         self._take_of_others()
         super().append_string(string)
         self._read_bytes = self._size()
 
     def store_string(self, string: str) -> None:
+        """Write an entry to the file, unless it holds a secret."""
         from sqlstream.secrets import shown_script
 
         if shown_script(string) == string:

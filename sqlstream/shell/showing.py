@@ -53,6 +53,7 @@ class LongResult:
 
     @property
     def is_long(self) -> bool:
+        """True where the rows do not fit on the terminal."""
         return self.rows > self.page
 
     def add(self, table: pa.Table) -> pa.Table | None:

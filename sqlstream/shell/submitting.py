@@ -155,6 +155,7 @@ class Submitter:
         self._environment = dict(os.environ if environment is None else environment)
 
     def remember(self, statement: nodes.Statement) -> None:
+        """Record a definition, so that submitted jobs can repeat it."""
         self._definitions.add(statement, self._session.workspace.catalog)
 
     def submit(self, statement: Submitted) -> Submission:

@@ -40,6 +40,7 @@ class SparkHandle:
 
     @property
     def started(self) -> bool:
+        """True where Spark has been started for the session, or was given to it."""
         return self._spark is not None
 
     @property
@@ -50,6 +51,7 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
+        """Spark's session, started now if it was not, with the settings applied."""
         with hiding(settings.secrets):
             if self._spark is None:
                 self._spark = self._start(settings)

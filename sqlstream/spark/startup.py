@@ -68,6 +68,7 @@ class SparkStart:
         self._thread.start()
 
     def wait(self) -> None:
+        """Wait until Spark has started; raises the error of a start that failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error

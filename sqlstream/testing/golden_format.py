@@ -103,6 +103,7 @@ class Block:
         return any(line.startswith(FAILS) for line in self.expected or ())
 
     def with_expected(self, lines: tuple[str, ...]) -> Block:
+        """The block with other expected lines."""
         return replace(self, expected=lines)
 
 

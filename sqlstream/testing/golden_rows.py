@@ -41,6 +41,7 @@ class Line:
 
 
 def cut(line: str, types: Types) -> Line:
+    """A line of expected output in its parts: table, kind and columns."""
     table, rest = "", line
     name, colon, behind = line.partition(": ")
     if colon and name.casefold() in types:
@@ -66,6 +67,7 @@ class LineComparison:
     unordered: bool = False
 
     def same(self, expected: Sequence[str], actual: Sequence[str]) -> bool:
+        """Whether all actual lines are as expected."""
         return not any(pair.differs for pair in self.aligned(expected, actual))
 
     def aligned(self, expected: Sequence[str], actual: Sequence[str]) -> list[Pair]:

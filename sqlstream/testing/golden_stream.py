@@ -46,6 +46,7 @@ class Saved:
     kinds: bool
 
     def write(self) -> None:
+        """Write the rows to the file."""
         write_rows_to_file(self.path, self.columns, self.changes, kinds=self.kinds)
 
 

@@ -25,10 +25,12 @@ class PlanTraits:
 
     @property
     def root(self) -> Node:
+        """The logical plan."""
         return self.plan.logical
 
     @property
     def gear(self) -> Gear:
+        """The engine that runs the plan."""
         return self.plan.gear
 
     @cached_property
@@ -55,6 +57,7 @@ class PlanTraits:
 
     @property
     def has_windows(self) -> bool:
+        """True where some operator waits for a watermark."""
         return bool(self.times)
 
     @cached_property

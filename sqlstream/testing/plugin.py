@@ -24,6 +24,7 @@ _EVERY = {"all": 1, "third": 3, "fifth": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options ``--bless``, ``--restarts`` and the like."""
     group = parser.getgroup("sqlstream", "golden files of sqlstream")
     group.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
     group.addoption(
@@ -38,10 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker ``spark``."""
     config.addinivalue_line("markers", "spark: needs a Spark session, and so Java")
 
 
 def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect golden files, and SQL files with unit tests."""
     if file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper():
         return UnitTestFile.from_parent(parent, path=file_path)
     return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
@@ -56,11 +59,13 @@ class GoldenFile(pytest.File):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
+        """The blocks of the file."""
         from sqlstream.testing.golden_format import parse_golden
 
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
+        """A test for each block that expects something, and one more for each stream with restarts."""
         restarted = self._restarted()
         for index, block in enumerate(self.blocks):
             if block.expected is None:
@@ -101,9 +106,11 @@ class GoldenItem(pytest.Item):
 
     @property
     def block(self) -> Block:
+        """The block of this test."""
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
+        """Run the block; GoldenMismatch where it gives something else, unless it is blessed."""
         from sqlstream.paths import importable
         from sqlstream.testing.golden import run_block
 
@@ -131,6 +138,7 @@ class GoldenItem(pytest.Item):
         return failure_text(outcome, cause)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The difference as text; a traceback for all errors that nobody expects."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         how = f", restarted before {self._restarts()}" if self.restart else ""
@@ -144,6 +152,7 @@ class GoldenItem(pytest.Item):
         return " and ".join(f"input {number + 1}" for number in restart_points(self.block))
 
     def reportinfo(self) -> tuple[Any, int, str]:
+        """File, line and name of the test."""
         return self.path, self.block.line - 1, f"golden: {self.name}"
 
 
@@ -151,6 +160,7 @@ class UnitTestFile(pytest.File):
     """A SQL file; its tests are named ``<line>-<name>``."""
 
     def collect(self) -> Iterator[pytest.Item]:
+        """A test for each EXECUTE UNIT TEST."""
         from sqlstream.testing.unit_tests import names_of
 
         for index, line, name in names_of(self.path):
@@ -166,6 +176,7 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
+        """Run the unit test; GoldenMismatch where its view gives other rows, unless it is blessed."""
         from sqlstream.paths import importable
         from sqlstream.testing.spark import LocalSession
         from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
@@ -179,9 +190,11 @@ class UnitTestItem(pytest.Item):
         bless_test_of_file(self.path, self.index, outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The difference as text; a traceback for all errors that nobody expects."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         return str(excinfo.value)
 
     def reportinfo(self) -> tuple[Any, int, str]:
+        """File, line and name of the test."""
         return self.path, self.line - 1, f"unit test: {self.name}"

@@ -83,6 +83,7 @@ class Buffer:
 
     @property
     def empty(self) -> bool:
+        """True where nothing waits for the next micro-batch."""
         return not self._rows and not self._lifted and self._tick_ms is None
 
     def takes(self, table: str, event_ms: int | None) -> bool:
@@ -106,6 +107,7 @@ class Buffer:
         return now is not None and event_ms is not None and event_ms <= now
 
     def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int, kind: str = "+I") -> None:
+        """Add a row, with the processing time in ms at its arrival and its kind."""
         self._rows.setdefault(table, []).append((values, clock_ms, kind))
 
     def lift(self, table: str, watermark_ms: int) -> None:
@@ -169,9 +171,11 @@ class SteppedRuntime(JobRuntime):
 
     @property
     def steps_clock(self) -> bool:
+        """True: the test moves processing time."""
         return True
 
     def event_time_from_rows(self, table: str) -> bool:
+        """Whether rows of the table move its watermark."""
         return table in self.moved_by_rows
 
 
@@ -222,6 +226,7 @@ class SteppedJob:
 
     @property
     def running(self) -> bool:
+        """True between ``start`` and ``stop``."""
         return self._query is not None
 
     def start(self) -> None:
@@ -269,6 +274,7 @@ class SteppedJob:
         return side.beside(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
+        """Stop Spark's query, with the watermark of each source stored for the next start."""
         if self._query is not None:
             if self._watermarks is not None:
                 self._watermarks.keep(self._query.recentProgress)

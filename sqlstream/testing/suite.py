@@ -43,10 +43,12 @@ class Item:
 
     @property
     def id(self) -> str:
+        """The path of the file, with the name of the test in it."""
         return self.path.as_posix() if not self.name else f"{self.path.as_posix()}::{self.name}"
 
     @property
     def searched(self) -> str:
+        """The text that ``-k`` searches."""
         return f"{self.id} {self.title}"
 
 
@@ -61,6 +63,7 @@ class How:
     streaming: bool = False
 
     def session(self) -> Session:
+        """A new session for a test."""
         return LocalSession(self.settings, self.project)
 
 

@@ -244,6 +244,7 @@ _FIRST_DAY = date(1970, 1, 1)
 
 
 def spell_row(values: Sequence[Any], types: Sequence[DataType]) -> str:
+    """The values of a row as golden files spell them, separated by two spaces."""
     return "  ".join(spell(v, t) for v, t in zip(values, types, strict=True))
 
 

@@ -97,6 +97,7 @@ class Views:
             raise
 
     def alter(self, statement: nodes.AlterMaterializedView, text: str, workspace: Workspace) -> None:
+        """Suspend, resume or refresh a view, or give it another query."""
         view = materialized_named(statement.name, workspace)
         match statement.action:
             case "SUSPEND":
@@ -164,6 +165,7 @@ class Views:
         return self.begin(view, workspace)
 
     def is_suspended(self, view: MaterializedView, workspace: Workspace) -> bool:
+        """Whether the job of a view is not to run until RESUME."""
         state = read_state(self._storage(view, workspace))
         return state is not None and state.suspended
 

@@ -164,6 +164,7 @@ class Claim:
         return self._handle is None or _locked(self._handle)
 
     def release(self) -> None:
+        """Give up the claim and its lock."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)

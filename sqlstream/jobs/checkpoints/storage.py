@@ -37,14 +37,17 @@ HINT = f"Give it back from a copy, or {ANEW}."
 
 
 def damaged(path: object, detail: str, hint: str = HINT) -> ExecutionError:
+    """The error SS459 of a file that is not as a job has written it."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is damaged', detail=detail, hint=hint)
 
 
 def missing(path: object) -> ExecutionError:
+    """The error SS459 of a file that a checkpoint needs and lacks."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=HINT)
 
 
 def is_json(text: str | bytes) -> bool:
+    """Whether a text is JSON."""
     try:
         json_of(text)
     except ValueError:
@@ -53,16 +56,19 @@ def is_json(text: str | bytes) -> bool:
 
 
 def disk_full(reason: str) -> ExecutionError:
+    """The error SS465 of a full disk; ``reason`` is the operating system's."""
     hint = "Make room, then start the job again."
     return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
 
 
 def cannot_write(path: object, error: OSError | ValueError) -> ExecutionError:
+    """The error SS416 of a path that cannot be written."""
     hint = "Look at the permissions and the place of its directory, or give the job another one."
     return ExecutionError(CANNOT_WRITE, f'"{_beginning(path)}" cannot be written: {reason_of(error)}', hint=hint)
 
 
 def cannot_read(path: object, error: OSError | ValueError) -> ExecutionError:
+    """The error SS417 of a path that cannot be read."""
     hint = "Look at its permissions: a job, and whoever asks for it, reads all files of its checkpoint."
     return ExecutionError(CANNOT_READ, f'"{_beginning(path)}" cannot be read: {reason_of(error)}', hint=hint)
 
@@ -104,9 +110,13 @@ class Storage(Protocol):
         """The path that Spark reads or writes for a relative path."""
         ...
 
-    def read(self, path: str) -> str | None: ...
+    def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
+        ...
 
-    def write(self, path: str, text: str) -> None: ...
+    def write(self, path: str, text: str) -> None:
+        """Write a text in place of the one at a path."""
+        ...
 
     def make_folder(self, path: str) -> None:
         """Spark's file source wants its directory to be there."""
@@ -143,13 +153,17 @@ def local_storage_at(root: str) -> LocalStorage | None:
 
 @dataclass(frozen=True)
 class LocalStorage:
+    """Files of this machine below ``root``. Links that lead out of it are not followed when writing."""
+
     root: Path
     can_remove = True
 
     def location(self, path: str = "") -> str:
+        """The path as a ``file:`` URL."""
         return f"file://{self.root / path}"  # Spark takes paths as they are, without the escapes of a URL
 
     def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
         try:
             return (self.root / path).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -160,6 +174,7 @@ class LocalStorage:
             raise cannot_read(self.root / path, error) from None
 
     def write(self, path: str, text: str) -> None:
+        """Write a text to a hidden file, flush it to the disk, and rename it."""
         target = self.root / path
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
         with refused_writes_told(self.root / path):
@@ -173,10 +188,12 @@ class LocalStorage:
             hidden.rename(target)
 
     def make_folder(self, path: str) -> None:
+        """Make a folder where there is none."""
         with refused_writes_told(self.root / path):
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path; hidden files and those behind links are left out."""
         try:
             paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
             paths = [path for path in paths if self._is_inside(path.parent)]
@@ -200,9 +217,11 @@ class LocalStorage:
             raise cannot_read(self.root / path, error) from None
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder that are not hidden, by their path in it."""
         return dict(_files(self.root / folder, ""))
 
     def remove(self, path: str) -> None:
+        """Remove a text or a folder with all that is in it, if it exists; of a link the link."""
         target = self.root / path
         with refused_writes_told(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():
@@ -220,9 +239,11 @@ class SparkStorage:
     can_remove = False
 
     def location(self, path: str = "") -> str:
+        """The path below the root."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -232,14 +253,17 @@ class SparkStorage:
         return "".join(str(row[0]) for row in rows).rstrip("\n")
 
     def write(self, path: str, text: str) -> None:
+        """Write a text as a directory with one file."""
         rows = self.spark.createDataFrame([(text,)], "value STRING").coalesce(1)
         rows.write.mode("overwrite").text(self.location(path))
 
     def make_folder(self, path: str) -> None:
+        """Make a folder where there is none, by writing an empty text into it."""
         if self.read(path) is None:
             self.write(f"{path}/created", "")
 
     def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 
@@ -253,6 +277,7 @@ class SparkStorage:
         return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(files)}
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder, by their path in it."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -266,6 +291,7 @@ class SparkStorage:
         }
 
     def remove(self, path: str) -> None:
+        """TypeError: Spark removes no files, so ``can_remove`` is False."""
         raise TypeError("Spark does not remove files")
 
 

@@ -84,6 +84,7 @@ class EpochPace:
             self._started_ms = _now_ms()
 
     def skip(self) -> None:
+        """End the pause, so that the next run begins at once."""
         with self._changed:
             self._at_once = True
             self._changed.notify_all()
@@ -114,6 +115,7 @@ class EpochDeadline:
 
     @property
     def is_set(self) -> bool:
+        """True where epochs have a timeout."""
         return self._checkpointing.timeout_ms is not None
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
@@ -194,37 +196,48 @@ class Failures:
     restart_ms: int | None = None
 
     def at(self, now_ms: int, delay_ms: int) -> Failures:
+        """The failures with one more at ``now_ms``, after which the job restarts ``delay_ms`` later."""
         return Failures((*self.times_ms, now_ms), now_ms + delay_ms)
 
 
 class RestartStrategy(Protocol):
+    """Decides whether and when a failed job restarts. Frozen, so that failures are passed in."""
+
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
         """How long a job that fails now waits until it starts again; None: it does not. ``chance`` is in [0, 1)."""
         ...
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
         """The failures before this one that still count."""
         ...
 
 
 @dataclass(frozen=True)
 class NoRestart:
+    """A failed job stays FAILED."""
+
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """None: the job does not restart."""
         return None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """All failures."""
         return before
 
 
 @dataclass(frozen=True)
 class FixedDelay:
+    """Up to ``attempts`` restarts, each ``wait_ms`` after the failure."""
+
     attempts: int = 1
     wait_ms: int = 1000
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """``wait_ms``, or None after the last attempt."""
         return self.wait_ms if len(before.times_ms) < self.attempts else None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """All failures: attempts are never given back."""
         return before
 
 
@@ -243,6 +256,7 @@ class ExponentialDelay:
     attempts: int | None = None
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """The delay after as many failures, moved by the jitter; None after the last attempt."""
         number = len(before.times_ms)
         if self.attempts is not None and number >= self.attempts:
             return None
@@ -254,7 +268,8 @@ class ExponentialDelay:
         moved = delay + delay * self.jitter * (2 * chance - 1)
         return round(min(max(moved, self.initial_ms), self.max_ms))
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """None of the failures before ``reset_ms`` without one."""
         quiet = before.restart_ms is not None and now_ms - before.restart_ms >= self.reset_ms
         return Failures() if quiet else before
 
@@ -268,9 +283,11 @@ class FailureRate:
     wait_ms: int = 1000
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """``wait_ms``, or None where the interval has too many failures."""
         return self.wait_ms if len(before.times_ms) < self.failures else None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """The failures within the interval."""
         recent = tuple(time for time in before.times_ms if now_ms - time <= self.interval_ms)
         return replace(before, times_ms=recent)
 
@@ -305,6 +322,6 @@ def after_failure(
     strategy: RestartStrategy, before: Failures, error: SqlStreamError, now_ms: int, chance: float
 ) -> tuple[Failures, int | None]:
     """The failures that count from now on, and the milliseconds until the job starts again; None: it stays FAILED."""
-    before = strategy.remembered(before, now_ms)
+    before = strategy.counted(before, now_ms)
     delay_ms = strategy.delay_ms(before, now_ms, chance) if not error.repeats else None
     return before.at(now_ms, delay_ms or 0), delay_ms

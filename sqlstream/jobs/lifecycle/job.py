@@ -116,6 +116,8 @@ class SavepointTaking:
 
 
 class JobState(Enum):
+    """The state of a job; RESTARTING between a failure and the restart."""
+
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"
     FINISHED = "FINISHED"
@@ -171,6 +173,7 @@ class Job:
 
     @property
     def state(self) -> JobState:
+        """The state of the job now."""
         return self._state
 
     @property
@@ -185,6 +188,7 @@ class Job:
 
     @property
     def checkpoint_path(self) -> str:
+        """The folder of the job's checkpoint."""
         return self._query.launch.checkpoint.path
 
     @property
@@ -223,6 +227,7 @@ class Job:
         return self._recorder.record(self)
 
     def record_now(self) -> JobRecord:
+        """The record as ``record`` gives it; for jobs of other processes it is read again."""
         return self.record
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -133,6 +133,7 @@ class Launch:
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:
+        """Write the control rows that end the input of all flushed tables, and the clock."""
         for table in self.flushed:
             self.control.end(table)
         if self.clock.ends:

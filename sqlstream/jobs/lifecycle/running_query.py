@@ -217,10 +217,12 @@ class RunningQuery:
             self.watch()
 
     def count_restart(self) -> None:
+        """Count one more restart in the progress."""
         with self._counting:
             self.progress = replace(self.progress, restarts=self.progress.restarts + 1)
 
-    def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
+    def report_waiting(self, waiting: tuple[Waiting, ...]) -> None:
+        """Put into the progress what waits in the checkpoint for the next run."""
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
 
@@ -301,7 +303,7 @@ class RunToEnd:
         if launch.drained:
             raise after_the_end()
         if launch.pauses and not self.stopping.is_set():
-            self.query.tell_waiting(self.count_waiting())
+            self.query.report_waiting(self.count_waiting())
 
     def _watch(self) -> None:
         try:

@@ -51,6 +51,7 @@ class Process:
 
 @cache
 def this_process() -> Process:
+    """The process that runs this code."""
     return process_here(os.getpid())
 
 
@@ -149,6 +150,7 @@ class JobRecord:
 
     @property
     def is_running(self) -> bool:
+        """True where the record says that the job runs, and its process is there."""
         return self.life.status in _LIVING and not self.is_lost
 
     @property
@@ -165,6 +167,7 @@ class JobRecord:
 
     @property
     def gone(self) -> str:
+        """The message that the process of a lost job is gone."""
         return f"its process {self.life.process.pid} on {self.life.process.host} is gone"
 
 
@@ -206,6 +209,7 @@ def working_elsewhere(path: str) -> ExecutionError:
 
 
 def to_text(record: JobRecord) -> str:
+    """The record as JSON, as ``job.json`` stores it."""
     return json.dumps({"version": VERSION, **asdict(record)}, ensure_ascii=False, indent=1)
 
 
@@ -243,6 +247,7 @@ def read_record(storage: Storage) -> JobRecord | None:
 
 
 def write_record(storage: Storage, record: JobRecord) -> None:
+    """Write the record to the checkpoint directory."""
     storage.write(RECORD_FILE, to_text(record))
 
 
@@ -268,4 +273,5 @@ def _read_or_damaged(storage: Storage, path: str, text: str) -> JobRecord:
 
 
 def moment(seconds: float) -> datetime:
+    """A time in seconds since 1970 as a ``datetime`` in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -96,6 +96,7 @@ class Recorder:
         self._thread.start()
 
     def on_reports(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Add the epochs of new reports of Spark to the history."""
         if self._history is not None:
             self._history.add(reports)
 

@@ -45,6 +45,7 @@ Answer = str | int | None
 
 
 def send(storage: Storage, request: Request) -> None:
+    """Write the file of a request, without waiting for the answer."""
     storage.write(f"requests/{request.id}.json", json.dumps(asdict(request)))
 
 
@@ -174,13 +175,16 @@ class RecordedJob:
 
     @property
     def name(self) -> str:
+        """The name of the job."""
         return self.record.name
 
     @property
     def id(self) -> str:
+        """Spark's id of the query."""
         return self.record.id
 
     def record_now(self) -> JobRecord:
+        """The record as it is in the checkpoint directory now."""
         return read_record(self.storage) or self.record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:

@@ -53,10 +53,12 @@ class Submission:
 
     @property
     def log(self) -> Path:
+        """The file with the output of the job's process."""
         return log_of(self.folder)
 
     @property
     def script(self) -> Path:
+        """The script that the job's process runs."""
         return script_of(self.folder)
 
     @property
@@ -69,6 +71,7 @@ class Submission:
 
     @property
     def is_over(self) -> bool:
+        """True where the process of the job is gone."""
         return self.exit_status is not None or (self.process.is_here and not self.process.is_alive)
 
     def log_end(self, lines: int) -> str:
@@ -81,10 +84,12 @@ class Submission:
 
 
 def log_of(folder: Path) -> Path:
+    """The file of the log in the folder of a submission."""
     return folder / _LOG
 
 
 def script_of(folder: Path) -> Path:
+    """The file of the script in the folder of a submission."""
     return folder / _SCRIPT
 
 
@@ -113,6 +118,7 @@ def new_folder(job: str) -> Path:
 
 
 def write_submission(submission: Submission) -> None:
+    """Write the description of a submission to its folder."""
     document = {k: v for k, v in asdict(submission).items() if k != "folder"}
     beside = submission.folder / f".{_ABOUT}"
     beside.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -189,10 +195,12 @@ class SubmittedJob:
 
     @property
     def name(self) -> str:
+        """The name of the job."""
         return self.record.name
 
     @property
     def id(self) -> str:
+        """Spark's id of the query; empty before the first record."""
         return self.record.id
 
     @property
@@ -203,9 +211,11 @@ class SubmittedJob:
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
 
     def record_now(self) -> JobRecord:
+        """The record as it is now; made of the submission before the job has written one."""
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
+        """Stop the job as ``Job.stop`` does; a process without a record gets a signal."""
         if self.storage is not None or savepoint or drain:
             return self._recorded().stop(savepoint=savepoint, drain=drain, timeout_s=timeout_s)
         if not self.submission.is_over and self.submission.process.is_here:
@@ -214,12 +224,15 @@ class SubmittedJob:
         return None
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
+        """Complete an epoch now; its number."""
         return self._recorded().checkpoint(timeout_s)
 
     def savepoint(self, path: str | None = None, timeout_s: float = WAIT_S) -> str:
+        """Take a savepoint; its path."""
         return self._recorded().savepoint(path, timeout_s)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        """The epochs of the job, newest first."""
         return () if self.storage is None else self._recorded().checkpoints()
 
     def _recorded(self) -> RecordedJob:

@@ -57,6 +57,7 @@ def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """The sums of two tables of counts."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
 
 
@@ -95,12 +96,14 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The rows of a scan, with a metric that counts them."""
         from pyspark.sql import functions as F
 
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
+        """See ``planner.physical.Engine``."""
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -108,12 +111,15 @@ class CountedSources:
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
+        """The source that a lookup asks."""
         return self.sources.lookup(node)
 
     def function(self, name: str) -> Function | None:
+        """The function of this name; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
+        """The Python object behind a function."""
         return self.sources.implementation(function)
 
 
@@ -159,10 +165,12 @@ class LookupTotals:
 
     @property
     def retries(self) -> int:
+        """Requests that were sent again after a failure."""
         return self._count(lookup_metrics.RETRIES)
 
     @property
     def timeouts(self) -> int:
+        """Rows whose answer did not arrive in time."""
         return self._count(lookup_metrics.TIMEOUTS)
 
     @property
@@ -202,5 +210,6 @@ def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
 
 
 def added_lookups(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:
+    """The sums of two tables of totals by lookup."""
     none = LookupTotals()
     return {number: left.get(number, none) + right.get(number, none) for number in sorted({*left, *right})}

@@ -79,6 +79,7 @@ def waiting_text(counts: Sequence[Waiting]) -> str:
 
 
 def waiting_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Waiting, ...]:
+    """What waits, read from the JSON of a record."""
     return tuple(Waiting(**value) for value in values)
 
 
@@ -147,6 +148,7 @@ class Progress:
 
     @property
     def input_ended(self) -> bool:
+        """True where the watermark says that a bounded input has ended."""
         return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
 
 
@@ -325,6 +327,7 @@ class Share:
 
     @property
     def fraction(self) -> float:
+        """The finished part of the work, from 0 to 1."""
         return min(1.0, self.done / self.total)
 
 

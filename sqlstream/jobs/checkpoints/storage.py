@@ -32,18 +32,18 @@ _LONGEST_SHOWN = 100
 
 NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 
-ANEW = "start from a savepoint ('execution.state-recovery.path') or in a new directory"
-HINT = f"Give it back from a copy, or {ANEW}."
+START_ANEW = "start from a savepoint ('execution.state-recovery.path') or in a new directory"
+RESTORE_HINT = f"Give it back from a copy, or {START_ANEW}."
 
 
-def damaged(path: object, detail: str, hint: str = HINT) -> ExecutionError:
+def damaged(path: object, detail: str, hint: str = RESTORE_HINT) -> ExecutionError:
     """The error SS459 of a file that is not as a job has written it."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is damaged', detail=detail, hint=hint)
 
 
 def missing(path: object) -> ExecutionError:
     """The error SS459 of a file that a checkpoint needs and lacks."""
-    return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=HINT)
+    return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=RESTORE_HINT)
 
 
 def is_json(text: str | bytes) -> bool:
@@ -74,14 +74,14 @@ def cannot_read(path: object, error: OSError | ValueError) -> ExecutionError:
 
 
 def _beginning(path: object) -> str:
-    """A path that is too long for the file system is too long for a message, too."""
+    """The path, cut where it is too long for a message."""
     text = str(path)
     return text if len(text) <= _LONGEST_SHOWN * 2 else f"{text[:_LONGEST_SHOWN]}…"
 
 
 @contextmanager
-def refused_writes_told(path: object) -> Iterator[None]:
-    """ExecutionError SS465 in place of the error with which a full disk refuses a file, SS416 in place of others."""
+def write_errors_reported(path: object) -> Iterator[None]:
+    """Raise ExecutionError SS465 for a full disk, and SS416 for any other error of writing ``path``."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -91,17 +91,17 @@ def refused_writes_told(path: object) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """``time`` is that of its last change, in seconds since 1970."""
+    """The size of a file in bytes, and the time of its last change in seconds since 1970."""
 
     size: int
     time: float
 
 
 class Storage(Protocol):
-    """Texts by relative path. A text appears whole or not at all.
+    """Texts by relative path, each written atomically.
 
-    ExecutionErrors: SS459 where a file is no text, SS465 where the disk is full, SS416 where else nothing can be
-    written, SS417 where a text cannot be read. What is not there is no error.
+    ExecutionErrors: SS459 for a file that is not text, SS465 for a full disk, SS416 where a text cannot be written,
+    SS417 where it cannot be read. A missing file is no error.
     """
 
     can_remove: bool
@@ -119,7 +119,7 @@ class Storage(Protocol):
         ...
 
     def make_folder(self, path: str) -> None:
-        """Spark's file source wants its directory to be there."""
+        """Make a folder: Spark's file source requires its directory."""
         ...
 
     def texts(self, pattern: str) -> Mapping[str, str]:
@@ -136,7 +136,8 @@ class Storage(Protocol):
 
 
 def storage_at(root: str, spark: SparkSession) -> Storage:
-    """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
+    """The storage of a checkpoint: local for paths and ``file:`` URLs, unless Spark runs on another machine
+    (Connect)."""
     local = local_storage_at(root)
     if local is None or not shares_files(spark):
         return SparkStorage(root.rstrip("/"), spark)
@@ -177,7 +178,7 @@ class LocalStorage:
         """Write a text to a hidden file, flush it to the disk, and rename it."""
         target = self.root / path
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
-        with refused_writes_told(self.root / path):
+        with write_errors_reported(self.root / path):
             target.parent.mkdir(parents=True, exist_ok=True)
             if not self._is_inside(target.parent):
                 raise OSError(ELOOP, "a link leads out of the folder of the job")
@@ -189,7 +190,7 @@ class LocalStorage:
 
     def make_folder(self, path: str) -> None:
         """Make a folder where there is none."""
-        with refused_writes_told(self.root / path):
+        with write_errors_reported(self.root / path):
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
@@ -204,7 +205,7 @@ class LocalStorage:
         return {path: text for path, text in texts if text is not None}
 
     def _is_inside(self, folder: Path) -> bool:
-        """False where a link below leads to somebody else's texts, which are removed when they have been read."""
+        """False where a link leads out of the folder: texts are removed when they have been read."""
         return folder.resolve().is_relative_to(self.root.resolve())
 
     def _text(self, path: str) -> str | None:
@@ -223,7 +224,7 @@ class LocalStorage:
     def remove(self, path: str) -> None:
         """Remove a text or a folder with all that is in it, if it exists; of a link the link."""
         target = self.root / path
-        with refused_writes_told(target), suppress(FileNotFoundError, NotADirectoryError):
+        with write_errors_reported(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target)
             else:
@@ -304,7 +305,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """Files may vanish meanwhile, because Spark removes old ones."""
+    """The files below a folder. Spark may remove old ones meanwhile."""
     try:
         entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
     except (FileNotFoundError, NotADirectoryError):

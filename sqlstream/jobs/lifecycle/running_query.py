@@ -151,10 +151,10 @@ class RunningQuery:
             wait_for_first_trigger(self.present)
 
     @property
-    def has_enough(self) -> bool:
+    def has_all_rows(self) -> bool:
         """True where the query has all rows that it will ever give."""
-        enough = self.launch.enough
-        return enough is not None and enough.reached(self.progress.rows_out)
+        row_limit = self.launch.row_limit
+        return row_limit is not None and row_limit.reached(self.progress.rows_out)
 
     def report(self) -> None:
         """Take in what the present query has reported."""
@@ -188,7 +188,7 @@ class RunningQuery:
                     self._require_sink(query)
                     if self.launch.idle is not None:
                         self.launch.idle.look()
-                    if self.has_enough:
+                    if self.has_all_rows:
                         self.stop()
                     elif self._deadline.is_set:
                         self._keep_deadline(query)
@@ -291,8 +291,8 @@ class RunToEnd:
         """Raises what the query fails with, and an error where rows come behind the end of the input."""
         self._watch()
         launch = self.launch
-        if launch.enough is not None and self.query.has_enough:
-            launch.enough.keep()
+        if launch.row_limit is not None and self.query.has_all_rows:
+            launch.row_limit.keep()
             return
         if launch.ended and self.query.progress.rows_in:
             raise after_the_end()
@@ -315,7 +315,7 @@ class RunToEnd:
             raise
 
     def _go_on_in_pace(self) -> None:
-        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_enough):
+        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_all_rows):
             self.pace.rest()
             self.query.go_on()
 

@@ -1,4 +1,4 @@
-"""Gives lowering what a job has: the session's sources and functions, and control rows of its own."""
+"""The runtime of a job for lowering: the session's sources and functions, and the job's control rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Sources(Protocol):
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job. ``operators``: what it is told of. ``rows_move_time``: where they do
-    not, the end of the input alone moves watermarks, and no row is late."""
+    """The ``planner.lowering.Runtime`` of a job. ``operators`` collects the processors of the lowered plan. Without
+    ``rows_move_time`` only the end of the input moves watermarks, and no row is late."""
 
     spark: SparkSession
     sources: Sources

@@ -331,11 +331,13 @@ class Share:
         return min(1.0, self.done / self.total)
 
 
-def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callable[[], Share | None]) -> Share | None:
-    """Of the rows that a query with LIMIT gives, ``enough``; of those that its tables have, where they tell it and a
+def share_done(
+    plan: Node, progress: Progress, row_limit: int | None, tasks: Callable[[], Share | None]
+) -> Share | None:
+    """Of the rows that a query with LIMIT gives, ``row_limit``; of those that its tables have, where they tell it and a
     micro-batch has counted some; else of the tasks."""
-    if enough:
-        return Share(progress.rows_out, enough, "rows")
+    if row_limit:
+        return Share(progress.rows_out, row_limit, "rows")
     total = rows_of_tables(node for node in plan.walk() if isinstance(node, Scan))
     if total and progress.rows_in:
         return Share(progress.rows_in, total, "rows")

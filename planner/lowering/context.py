@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,7 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.hidden_columns import passing, without_before
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Step
 
@@ -79,6 +81,10 @@ class Context:
     def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
         """The expression as a column of Spark; ``rows`` as for ``sql``."""
         return F.expr(self.sql(expression, rows))
+
+
+Lowerings = Mapping[type[Node], Callable[[Any, Any, Context], DataFrame]]
+"""By the class of a node: the function from a node, its step and the context to the rows of the step."""
 
 
 @with_room

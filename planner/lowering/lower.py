@@ -1,14 +1,13 @@
 """Makes DataFrames of the steps of a physical plan: the two tables from node to lowering function, and the entry.
 
-A new operator adds its function here. A step without a function is an error.
+A new operator with a kernel adds its function to ``KERNELS`` of a module in ``columnar/``, one without to
+``WITHOUT_KERNEL``. A step without a function is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
@@ -16,27 +15,10 @@ from pyspark.sql import DataFrame
 
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.planner.lowering.aggregates import lower_window_aggregate
-from sqlstream.planner.lowering.columnar.groups import run_group_aggregate
-from sqlstream.planner.lowering.columnar.joins import (
-    run_asof_join,
-    run_interval_join,
-    run_regular_join,
-    run_temporal_join,
-    run_window_join,
-)
-from sqlstream.planner.lowering.columnar.over import run_match_recognize, run_over, run_updating_over
-from sqlstream.planner.lowering.columnar.process import lower_process_table, run_process_table
-from sqlstream.planner.lowering.columnar.ranked import (
-    run_current_watermark,
-    run_deduplicate,
-    run_normalize,
-    run_set_operation,
-    run_temporal_sort,
-    run_top_n,
-)
-from sqlstream.planner.lowering.columnar.waiting import run_align_barriers, run_lookup
-from sqlstream.planner.lowering.columnar.windows import lower_assign_windows, run_assign_windows, run_window_aggregate
-from sqlstream.planner.lowering.context import Context, too_deep_for_spark
+from sqlstream.planner.lowering.columnar import groups, joins, over, process, ranked, waiting, windows
+from sqlstream.planner.lowering.columnar.process import lower_process_table
+from sqlstream.planner.lowering.columnar.windows import lower_assign_windows
+from sqlstream.planner.lowering.context import Context, Lowerings, too_deep_for_spark
 from sqlstream.planner.lowering.lookups import lower_lookup
 from sqlstream.planner.lowering.outputs import lower_statement_set
 from sqlstream.planner.lowering.runtime import Runtime
@@ -52,36 +34,16 @@ from sqlstream.planner.lowering.stateless import (
     lower_union,
 )
 from sqlstream.planner.lowering.time import lower_assign_time
-from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Output, Project, Scan, StatementSet, Union
-from sqlstream.planner.operators.asof_join import AsofJoin
-from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
-from sqlstream.planner.operators.current_watermark import CurrentWatermark
-from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.process_table import ProcessTable
-from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import TopN
-from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Operator, Step
 
-Lowering = Callable[[Any, Any, Context], DataFrame]
-"""From a node, its step and the context to the rows of the step."""
-
-WITHOUT_KERNEL: Mapping[type[Node], Lowering] = {
+WITHOUT_KERNEL: Lowerings = {
     AssignTime: lower_assign_time,
     AssignWindows: lower_assign_windows,
     Correlate: lower_correlate,
@@ -100,27 +62,14 @@ WITHOUT_KERNEL: Mapping[type[Node], Lowering] = {
 }
 """Stateless nodes, and those with state as Spark's own operators run them."""
 
-WITH_KERNEL: Mapping[type[Node], Lowering] = {
-    AlignBarriers: run_align_barriers,
-    AsofJoin: run_asof_join,
-    AssignWindows: run_assign_windows,
-    CurrentWatermark: run_current_watermark,
-    Deduplicate: run_deduplicate,
-    GroupAggregate: run_group_aggregate,
-    IntervalJoin: run_interval_join,
-    Lookup: run_lookup,
-    MatchRecognize: run_match_recognize,
-    Normalize: run_normalize,
-    Over: run_over,
-    ProcessTable: run_process_table,
-    RegularJoin: run_regular_join,
-    SetOperation: run_set_operation,
-    TemporalJoin: run_temporal_join,
-    TemporalSort: run_temporal_sort,
-    TopN: run_top_n,
-    UpdatingOver: run_updating_over,
-    WindowAggregate: run_window_aggregate,
-    WindowJoin: run_window_join,
+WITH_KERNEL: Lowerings = {
+    **groups.KERNELS,
+    **joins.KERNELS,
+    **over.KERNELS,
+    **process.KERNELS,
+    **ranked.KERNELS,
+    **waiting.KERNELS,
+    **windows.KERNELS,
 }
 """Operators with state as kernels per key group."""
 

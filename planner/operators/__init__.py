@@ -1,7 +1,6 @@
-"""One room per operator: its node, and what every part of the planner knows of it.
+"""One module per operator: its plan node, with everything that the planner knows of it.
 
-A module here registers its node with the functions that ask (``properties``, ``describe``, ``pruned``, …). Importing
-this package finds all of them.
+Importing this package imports all of them, so that ``Node.__subclasses__`` finds them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.hidden_columns import column, hidden, passes_by, quoted
 from sqlstream.planner.lowering.runtime import Runtime
@@ -210,3 +210,9 @@ def grouping_id(node: Grouped) -> list[Column]:
     ids = (sum(bit << i for i, bit in enumerate(row)) for row in bits)
     array = f"array({', '.join(f'{i}L' for i in ids)})"
     return [F.expr(f"{array}[{quoted(SET)}]").alias(node.grouping_id)]
+
+
+KERNELS: Lowerings = {
+    GroupAggregate: run_group_aggregate,
+}
+"""The operators here, as kernels per key group."""

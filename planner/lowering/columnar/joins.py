@@ -26,7 +26,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.interval_join import IntervalJoin
@@ -276,3 +276,13 @@ def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataF
     return joined(
         node, step, sides, WindowJoinKernel(node.kind, result_sides, left.keys, null_safe, condition_of(node)), context
     )
+
+
+KERNELS: Lowerings = {
+    AsofJoin: run_asof_join,
+    IntervalJoin: run_interval_join,
+    RegularJoin: run_regular_join,
+    TemporalJoin: run_temporal_join,
+    WindowJoin: run_window_join,
+}
+"""The operators here, as kernels per key group."""

@@ -24,7 +24,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.match_conditions import match_conditions
 from sqlstream.planner.match_operands import MatchOperand, Reads
@@ -227,3 +227,11 @@ def _operand(operand: MatchOperand, name: str, inputs: Inputs) -> Operand:
 
 def _results(measures: Sequence[MatchOperand]) -> list[Column]:
     return [column(result_name(i)).alias(measure.name) for i, measure in enumerate(measures)]
+
+
+KERNELS: Lowerings = {
+    MatchRecognize: run_match_recognize,
+    Over: run_over,
+    UpdatingOver: run_updating_over,
+}
+"""The operators here, as kernels per key group."""

@@ -14,7 +14,7 @@ from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.window_kernels import values_of
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_names, micros, quoted
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
@@ -179,3 +179,9 @@ def _called(kernel: Process, schema: pa.Schema) -> Batches:
 def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()
+
+
+KERNELS: Lowerings = {
+    ProcessTable: run_process_table,
+}
+"""The operators here, as kernels per key group."""

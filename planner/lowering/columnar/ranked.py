@@ -27,7 +27,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros, quoted
 from sqlstream.planner.node import Node
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
@@ -223,3 +223,14 @@ def _fields(node: SetOperation, rows: DataFrame, context: Context) -> DataFrame:
     # Rows that come before the first tick of the clock have all their time to live, too.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return with_key_hash(rows.select(*own, *kinds, *clock, *passed_on(rows)), tuple(_names(node)))
+
+
+KERNELS: Lowerings = {
+    CurrentWatermark: run_current_watermark,
+    Deduplicate: run_deduplicate,
+    Normalize: run_normalize,
+    SetOperation: run_set_operation,
+    TemporalSort: run_temporal_sort,
+    TopN: run_top_n,
+}
+"""The operators here, as kernels per key group."""

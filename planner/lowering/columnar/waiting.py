@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.inputs import came_at, clock_of, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_clock, passes_by, quoted
 from sqlstream.planner.lowering.lookups import Asked, asked, joined, require_array_functions, step_of
 from sqlstream.planner.node import Node
@@ -185,3 +185,10 @@ def _barrier_output(rows: DataFrame, node: AlignBarriers) -> DataFrame:
 
 def _field(index: int) -> str:
     return f"__field_{index}"
+
+
+KERNELS: Lowerings = {
+    AlignBarriers: run_align_barriers,
+    Lookup: run_lookup,
+}
+"""The operators here, as kernels per key group."""

@@ -24,7 +24,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
 )
 from sqlstream.planner.lowering.columnar.operator import Above, Running, kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.window_kernels import assigner_of, design_of, domain_of, kernel_of
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros
 from sqlstream.planner.lowering.windows import window_columns, windowed
 from sqlstream.planner.node import Link
@@ -213,3 +213,10 @@ def _window(node: AssignWindows) -> tuple[Column, ...]:
 
 def _field(index: int) -> str:
     return f"__field_{index}"
+
+
+KERNELS: Lowerings = {
+    AssignWindows: run_assign_windows,
+    WindowAggregate: run_window_aggregate,
+}
+"""The operators here, as kernels per key group."""

@@ -46,7 +46,7 @@ def build() -> Path:
 
 
 def _run_job(archive: str) -> None:
-    from sqlstream import connect
+    from sqlstream import connect  # loaded after the arguments are checked
     from sqlstream.query import Query
     from sqlstream.spark.session import spark_session, stop_jvm
 

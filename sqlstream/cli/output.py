@@ -1,4 +1,4 @@
-"""How rows are written: as a table, JSON, CSV, or a line for each column. Each batch is flushed as it comes."""
+"""Writers of rows: as a table, JSON, CSV, or a line for each column. Each batch is flushed as it arrives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
 
 
 class PagedWriter:
-    """A writer for people, who need not see all rows; the number of all ends the result."""
+    """A writer for people, who need not see all rows; the number of all rows ends the result."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = list(names)
@@ -72,7 +72,7 @@ class PagedWriter:
             self._out.flush()
 
     def leave_out(self, count: int) -> None:
-        """Count rows that are not shown and need no word."""
+        """Count rows that are not shown, without a note about them."""
         self._skipped += count
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class TableWriter(PagedWriter):
 
 
 class VerticalWriter(PagedWriter):
-    """Each row as a line for each column, behind a line with its number: for rows that are wider than the terminal."""
+    """Each row as a line for each column, below a line with its number: for rows that are wider than the terminal."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
@@ -227,7 +227,7 @@ def plain_text(rows: Iterable[Row]) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, repeated ones with ``_2``, ``_3``, … behind them."""
+    """The names, with ``_2``, ``_3``, … appended to repeated ones."""
     unique: list[str] = []
     for name in names:
         candidate, n = name, 1
@@ -277,7 +277,7 @@ def json_value(value: object) -> object:
 
 
 def _timestamp(value: datetime, separator: str) -> str:
-    """Without fraction where there is none; without zone in tables, with it in JSON where the value has one."""
+    """The text of a time: no fraction of zero; no zone in tables, in JSON the zone that the value has."""
     text = value.replace(tzinfo=None).isoformat(separator)
     text = text.rstrip("0") if "." in text else text
     if separator == " " or value.tzinfo is None:

@@ -57,7 +57,7 @@ def _opened(
     profile: str | None,
     settings: Mapping[str, str],
 ) -> Session:
-    from sqlstream.project import enter, nearest_project
+    from sqlstream.project import enter, nearest_project  # importing the module loads no parser
     from sqlstream.session import connect as open_session
 
     session = open_session(spark)

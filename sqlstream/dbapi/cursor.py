@@ -187,7 +187,7 @@ class Cursor:
         self._tables = iter((rows.to_arrow(),))
 
     def _take_query(self, query: Query) -> None:
-        from sqlstream.batch.run import BatchRun
+        from sqlstream.batch.run import BatchRun  # loads PySpark
 
         self._query = query
         if isinstance(query.job, BatchRun):

@@ -1,4 +1,4 @@
-"""Completion as one types: what the planner suggests, the shell's own commands, and paths behind them."""
+"""Completion and colours: suggestions of the planner, commands of the shell, paths; keywords of the dialect."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class SqlCompleter(Completer):
 
 
 def completer_of(session: Session) -> SqlCompleter:
-    """With what the session has to choose from."""
-    from sqlstream.vocabulary import SessionVocabulary
+    """The completer for a session."""
+    from sqlstream.vocabulary import SessionVocabulary  # loads connectors, which the first prompt does without
 
     return SqlCompleter(SessionVocabulary(session.workspace))
 
@@ -69,7 +69,7 @@ def _completion(suggestion: Suggestion, at: int) -> Completion:
 
 
 def _path_in_string(before: str) -> str | None:
-    """What is typed of a path in ``'path' = '…``; None elsewhere."""
+    """The beginning of a path in ``'path' = '…``; None elsewhere."""
     head, quote, typed = before.rpartition("'")
     key = head.rstrip().removesuffix("=").rstrip()
     is_value = bool(quote) and head.rstrip().endswith("=")

@@ -82,7 +82,7 @@ class SparkStart:
 
     def advice(self) -> str | None:
         """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
-        from sqlstream.spark.java import advice
+        from sqlstream.spark.java import advice  # loads PySpark
 
         return None if is_connect(self.spark) else advice(self._seconds)
 

@@ -115,7 +115,7 @@ class SqlStreamDialect(Reflection):
     @classmethod
     def import_dbapi(cls) -> ModuleType:
         """The DB-API module that SQLAlchemy connects through."""
-        from sqlstream import dbapi
+        from sqlstream import dbapi  # loaded when an engine connects
 
         return dbapi
 
@@ -132,7 +132,7 @@ class SqlStreamDialect(Reflection):
 
     def connect(self, *args: Any, **arguments: Any) -> Any:
         """A connection over the session of the engine, which the first connection opens."""
-        from sqlstream.dbapi import Connection
+        from sqlstream.dbapi import Connection  # loaded when an engine connects
 
         with self._lock:
             if self._session is None:
@@ -187,7 +187,7 @@ class SqlStreamDialect(Reflection):
 
 
 def _opened(catalog: str | None = None, database: str | None = None, **arguments: Any) -> Session:
-    from sqlstream.dbapi import connect
+    from sqlstream.dbapi import connect  # loaded when an engine connects
 
     connection: Connection = connect(**arguments)
     if catalog is not None:

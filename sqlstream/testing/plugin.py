@@ -60,7 +60,7 @@ class GoldenFile(pytest.File):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the file."""
-        from sqlstream.testing.golden_format import parse_golden
+        from sqlstream.testing.golden_format import parse_golden  # the plugin loads in every project
 
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
@@ -76,7 +76,7 @@ class GoldenFile(pytest.File):
 
     def _restarted(self) -> list[int]:
         """The blocks that also run with restarts."""
-        from sqlstream.testing.golden_format import restart_points
+        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
 
         if self.config.getoption("--bless"):
             return []
@@ -85,7 +85,7 @@ class GoldenFile(pytest.File):
 
     def bless(self, index: int, lines: tuple[str, ...]) -> None:
         """Rewrites the file with other expected lines for one block."""
-        from sqlstream.testing.golden_format import render_golden
+        from sqlstream.testing.golden_format import render_golden  # the plugin loads in every project
 
         blocks = list(self.blocks)
         blocks[index] = blocks[index].with_expected(lines)
@@ -111,7 +111,7 @@ class GoldenItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the block; GoldenMismatch where it gives something else, unless it is blessed."""
-        from sqlstream.paths import importable
+        from sqlstream.paths import importable  # the plugin loads in every project
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
@@ -131,7 +131,7 @@ class GoldenItem(pytest.Item):
         self.file.bless(self.index, outcome.lines)
 
     def _difference(self, outcome: Outcome) -> str:
-        from sqlstream.testing.golden import cause_of
+        from sqlstream.testing.golden import cause_of  # the plugin loads in every project
         from sqlstream.testing.golden_stream import failure_text
 
         cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
@@ -147,7 +147,7 @@ class GoldenItem(pytest.Item):
         )
 
     def _restarts(self) -> str:
-        from sqlstream.testing.golden_format import restart_points
+        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
 
         return " and ".join(f"input {number + 1}" for number in restart_points(self.block))
 
@@ -161,7 +161,7 @@ class UnitTestFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """A test for each EXECUTE UNIT TEST."""
-        from sqlstream.testing.unit_tests import names_of
+        from sqlstream.testing.unit_tests import names_of  # the plugin loads in every project
 
         for index, line, name in names_of(self.path):
             yield UnitTestItem.from_parent(self, name=f"{line}-{name}", index=index, line=line)
@@ -177,7 +177,7 @@ class UnitTestItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the unit test; GoldenMismatch where its view gives other rows, unless it is blessed."""
-        from sqlstream.paths import importable
+        from sqlstream.paths import importable  # the plugin loads in every project
         from sqlstream.testing.spark import LocalSession
         from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
 

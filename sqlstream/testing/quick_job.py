@@ -90,7 +90,7 @@ class _QuickRuntime(SteppedRuntime):
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
         from pyspark import cloudpickle
 
-        from sqlstream.udfs.spark.adapter import OUTPUT
+        from sqlstream.udfs.spark.adapter import OUTPUT  # loads PySpark
         from sqlstream.udfs.spark.internals import arrow_schema
 
         self.operators_of_steps.append(number)

@@ -1,4 +1,4 @@
-"""Results of case files: one line a case, totals per directory, and the same as JSON."""
+"""Results of tests: one line each, totals by directory, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, results: Sequence[Result]) -> None:
-    """A suite for each file or folder; refused cases and those that differ on purpose are skipped ones."""
+    """Write a suite for each file or folder. Refused cases and those that differ on purpose are skipped tests."""
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.directory].append(result)

@@ -171,7 +171,7 @@ def _shown_name(served: _Served) -> str:
 
 
 def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
-    from sqlstream.jobs.records.record import moment
+    from sqlstream.jobs.records.record import moment  # loads PySpark
 
     view = served.view
     record = _record_of(served, status)

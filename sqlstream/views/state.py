@@ -65,7 +65,7 @@ def write_state(storage: Storage, state: ViewState) -> None:
 def is_there(table: Table) -> bool:
     """Whether rows of somebody, or of an earlier view, are where the view is to be kept."""
     if table.connector == "postgres":
-        from sqlstream.connectors.postgres import is_stored
+        from sqlstream.connectors.postgres import is_stored  # psycopg is optional
 
         return is_stored(table)
     local = local_path(table.option("path") or "")
@@ -75,7 +75,7 @@ def is_there(table: Table) -> bool:
 def is_ours(table: Table) -> bool:
     """Whether a job of sqlstream has written there: what it finds in the place of a new view may go only then."""
     if table.connector == "postgres":
-        from sqlstream.connectors.postgres import was_written
+        from sqlstream.connectors.postgres import was_written  # psycopg is optional
 
         return was_written(table)
     local = local_path(table.option("path") or "")
@@ -88,7 +88,7 @@ def is_ours(table: Table) -> bool:
 def remove(table: Table) -> None:
     """Drop the table in the database, or empty its directory."""
     if table.connector == "postgres":
-        from sqlstream.connectors.postgres import remove_stored
+        from sqlstream.connectors.postgres import remove_stored  # psycopg is optional
 
         return remove_stored(table)
     kind = connector(table.connector)

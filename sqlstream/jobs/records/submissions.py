@@ -41,8 +41,8 @@ _ABOUT, _SCRIPT, _LOG, _EXIT = "submission.json", "script.sql", "log", "exit"
 
 @dataclass(frozen=True)
 class Submission:
-    """``process`` is that which waits for the job's own and writes down its exit status. ``checkpoint`` is the folder
-    of the job, ``statement`` its INSERT as it may be shown, ``submitted`` seconds since 1970."""
+    """A submission of a job. ``process`` waits for the process of the job and writes its exit status. ``checkpoint`` is
+    the folder of the job, ``statement`` its INSERT without secrets, ``submitted`` the time in seconds since 1970."""
 
     folder: Path
     job: str
@@ -63,7 +63,7 @@ class Submission:
 
     @property
     def exit_status(self) -> int | None:
-        """Of the job's process; None while it runs, and where nobody was left to write it down."""
+        """The exit status of the job's process; None while it runs, and where it was never written."""
         try:
             return int(exit_file(self.folder).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -75,7 +75,7 @@ class Submission:
         return self.exit_status is not None or (self.process.is_here and not self.process.is_alive)
 
     def log_end(self, lines: int) -> str:
-        """The last lines of what the process has said."""
+        """The last lines of the log."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -94,12 +94,12 @@ def script_of(folder: Path) -> Path:
 
 
 def exit_file(folder: Path) -> Path:
-    """Where the exit status is written."""
+    """The file of the exit status."""
     return folder / _EXIT
 
 
 def checkpoints_of_submitted() -> Path:
-    """Where jobs keep their checkpoints that were submitted without ``execution.checkpointing.dir``."""
+    """The directory of the checkpoints of jobs that were submitted without ``execution.checkpointing.dir``."""
     return _state() / _JOBS
 
 
@@ -126,7 +126,7 @@ def write_submission(submission: Submission) -> None:
 
 
 def submissions() -> tuple[Submission, ...]:
-    """The last one of each checkpoint, oldest first; what cannot be read is left out."""
+    """The last submission for each checkpoint, oldest first; unreadable ones are left out."""
     state = state_folder()
     folders = [] if state is None else (state / _SUBMITTED).glob(f"*/{_ABOUT}")
     read = [submission for path in folders if (submission := _read(path)) is not None]
@@ -136,7 +136,7 @@ def submissions() -> tuple[Submission, ...]:
 
 def remove_submission(submission: Submission) -> None:
     """Remove the folders of all submissions with its checkpoint, and the checkpoint where it is in the user's own
-    directory. OSError where that cannot be."""
+    directory. OSError where they cannot be removed."""
     checkpoints = checkpoints_of_submitted()
     if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():
         shutil.rmtree(submission.checkpoint)
@@ -187,7 +187,8 @@ Property = tuple[str, str]
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """As ``RecordedJob``. Before its first record a job is STARTING, and only its process can be asked to end."""
+    """A submitted job, with the methods of ``RecordedJob``. Before its first record it is STARTING, and can only be
+    stopped."""
 
     submission: Submission
     record: JobRecord
@@ -205,7 +206,7 @@ class SubmittedJob:
 
     @property
     def notes(self) -> tuple[Property, ...]:
-        """What is known of a job of its own beside its record."""
+        """The exit status, the log and the script."""
         status = self.submission.exit_status
         ended = () if status is None else (("exit status", str(status)),)
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
@@ -236,7 +237,7 @@ class SubmittedJob:
         return () if self.storage is None else self._recorded().checkpoints()
 
     def _recorded(self) -> RecordedJob:
-        """BindErrors: SS231 while it has no record, SS232 where that is not on this machine."""
+        """The job by its record. BindErrors: SS231 while it has none, SS232 where the record is on another machine."""
         if self.storage is None:
             require_running(self.name, self.record.status)
         return RecordedJob(self.record, self.storage or storage_here(self.submission.checkpoint))
@@ -248,11 +249,11 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """A record that was written before the submission is that of an earlier start."""
+    """The job of a submission. A record from before the submission is that of an earlier start, and is ignored."""
     storage = local_storage_at(submission.checkpoint)
     record = None
     if storage is not None:
-        with suppress(Exception):  # damaged, or not to be read: the submission tells what it knows
+        with suppress(Exception):  # damaged or unreadable: the submission is all that is known
             record = read_record(storage)
     if record is None or record.life.started < submission.submitted:
         return SubmittedJob(submission, _record_of(submission))
@@ -260,7 +261,7 @@ def submitted_job(submission: Submission) -> SubmittedJob:
 
 
 def failure_of(submission: Submission) -> tuple[str, str]:
-    """Code and message of what has ended its process, as its log tells."""
+    """Code and message of the error that ended the process, from its log."""
     failures = _FAILURE.findall(submission.log_end(_LOG_LINES))
     if failures:
         code, message = failures[-1]
@@ -271,7 +272,7 @@ def failure_of(submission: Submission) -> tuple[str, str]:
 
 
 def _record_of(submission: Submission) -> JobRecord:
-    """What the submission itself tells."""
+    """A record made of the submission alone."""
     status = _status(submission)
     error = failure_of(submission) if status in ("FAILED", LOST) else None
     life = Life(status, submission.process, "", submission.submitted, submission.submitted, error=error, kept=False)

@@ -1,4 +1,4 @@
-"""The observed metrics of a micro-batch (``DataFrame.observe``), from Spark's report."""
+"""Counts of a micro-batch, from the observed metrics (``DataFrame.observe``) of Spark's report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sets of metrics whose names begin with ``kind``, each behind what follows it and a slash."""
+    """The metrics named ``<kind>/<rest>``, each as (rest, metrics)."""
     for name, metrics in report.get("observedMetrics", {}).items():
         first, _, rest = name.partition("/")
         if first == kind:
@@ -31,12 +31,12 @@ def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
 
 
 def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The values of a set of metrics, of which ``names`` are all; Spark Connect gives them in this order alone."""
+    """The values of metrics with these names; Spark Connect reports them without names, in this order."""
     return list(metrics["values"]) if "values" in metrics else [metrics[name] for name in names]
 
 
 def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
-    """The observed counts; NULL, which stands for no rows, is 0."""
+    """The observed counts; NULL (no rows) is 0."""
     return [int(value or 0) for value in values_of(metrics, names)]
 
 
@@ -44,7 +44,7 @@ def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
 
 
 SOURCE_METRIC, ROWS = "source", "rows"
-"""The metric of a source that Spark reads; its number and the name of its table end the name."""
+"""The metric of a source is named ``source/<number>/<table>``."""
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
@@ -62,7 +62,7 @@ def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str
 
 
 def rows_read(report: Mapping[str, Any]) -> int:
-    """The rows that the sources of a job gave in a micro-batch, those that a filter drops among them.
+    """The number of rows that were read from the sources in a micro-batch, before any filter.
 
     A table that a query names twice is read twice, as two sources, and counts twice. The queries of a statement set
     read each table once.
@@ -83,7 +83,7 @@ def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class CountedSources:
-    """The sources of a job, each counted where its rows come from.
+    """The sources of a job, each with a metric that counts its rows.
 
     Spark's own ``numInputRows`` are no such counts: a reader of files drops rows that a filter above does not want
     before Spark counts them, and a source that several branches read has the rows of all branches. An observed metric
@@ -131,7 +131,7 @@ _LOOKUP = "lookup"
 
 @dataclass(frozen=True)
 class LookupTotals:
-    """The totals of one lookup. ``counts`` are those of ``udfs.lookup.metrics``, by name."""
+    """The totals of one lookup. ``counts`` are by the names of ``udfs.lookup.metrics``."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -140,27 +140,27 @@ class LookupTotals:
 
     @property
     def requests(self) -> int:
-        """Sent to the source, each attempt."""
+        """Requests that were sent to the source, each attempt counted."""
         return self._count(lookup_metrics.REQUESTS)
 
     @property
     def rows(self) -> int:
-        """Rows with a key to ask for."""
+        """Rows with a key to look up."""
         return self._count(lookup_metrics.ANSWERS)
 
     @property
     def hits(self) -> int:
-        """Rows that the cache has answered."""
+        """Rows that were answered from the cache."""
         return self._count(lookup_metrics.HITS)
 
     @property
     def misses(self) -> int:
-        """Rows that a cache was asked for in vain."""
+        """Rows that were not in the cache."""
         return self._count(lookup_metrics.MISSES)
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of rows that the cache has answered; None without a cache, and before the first row."""
+        """The share of rows that were answered from the cache; None without a cache, and before the first row."""
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
 
     @property
@@ -180,12 +180,12 @@ class LookupTotals:
 
     @property
     def deferred(self) -> int:
-        """Rows whose time was up and that went on waiting in state."""
+        """Rows that were not answered in time and wait in state."""
         return self._count(lookup_metrics.DEFERRED)
 
     @property
     def max_in_flight(self) -> int:
-        """The most requests of a task at the same time."""
+        """The largest number of concurrent requests of a task."""
         return self._count(lookup_metrics.MAX_IN_FLIGHT)
 
     @property

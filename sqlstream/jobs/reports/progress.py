@@ -1,4 +1,4 @@
-"""How far a job is, read from the reports of Spark's micro-batches."""
+"""The progress of a job, from Spark's reports of micro-batches."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """``count`` of ``what`` (a value of ``Pending``) wait in the operator with this number, counted from the top. The
-    watermark or, where ``by_clock``, the clock ends the wait of the first at ``first_ms`` and that of the last at
-    ``last_ms``, in milliseconds since 1970; None where no time does."""
+    """Rows, timers or windows that wait in an operator of a paused job. ``operator`` is numbered from the top, ``what``
+    is a value of ``Pending``. The first fires when the watermark (``by_clock``: processing time) reaches ``first_ms``,
+    the last at ``last_ms``, in milliseconds since 1970; None where time does not fire them."""
 
     operator: int
     what: str
@@ -73,7 +73,7 @@ class Waiting:
 
 
 def waiting_text(counts: Sequence[Waiting]) -> str:
-    """All that waits in words, apart by operator where there are several."""
+    """All that waits as text, by operator where there are several."""
     several = len({waiting.operator for waiting in counts}) > 1
     return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 

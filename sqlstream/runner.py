@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
@@ -35,11 +35,50 @@ if TYPE_CHECKING:
     from sqlstream.jobs.checkpoints.own_files import Claim
     from sqlstream.jobs.checkpoints.storage import Storage
     from sqlstream.jobs.lifecycle.runtime import Sources
+    from sqlstream.jobs.records.history import CheckpointLine
+    from sqlstream.jobs.records.record import JobRecord
     from sqlstream.settings import Settings
-    from sqlstream.statements.job_statements import ControlledJob
 
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
+
+
+class ControlledJob(Protocol):
+    """A job of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def record(self) -> JobRecord: ...
+
+    def record_now(self) -> JobRecord:
+        """The record, read again."""
+        ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Facts about the job that its record does not have."""
+        ...
+
+    def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
+        """Stop the job; the path of the savepoint, where one is asked for."""
+        ...
+
+    def checkpoint(self) -> int | None:
+        """Make a checkpoint now; its epoch, None where there is nothing new."""
+        ...
+
+    def savepoint(self, path: str | None = None) -> str:
+        """Make a savepoint, by default in the directory of the settings; its path."""
+        ...
+
+    def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        """The checkpoints that are known, the newest first."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class ResultQueue:
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
         """The writer that puts the rows of each micro-batch into the queue."""
-        return rows.writeStream.foreachBatch(self._side.beside(self._write) if self._side else self._write)
+        return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Once each: after a failure Spark may run again the batch that it wrote last."""

@@ -25,7 +25,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.source import LookupSource, Request, secretive
+from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class SessionSources:
         asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
         filters = tuple(comparison for comparison in asked if kind.filters(table, comparison))
         request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
-        source = secretive(kind.lookup(self.environment, table, request), secrets_of(table))
+        source = redacting(kind.lookup(self.environment, table, request), secrets_of(table))
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
@@ -124,7 +124,7 @@ class SessionSources:
 
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
-        return secretive(answers, secrets_of(node.source))
+        return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)

@@ -98,6 +98,7 @@ class ProcessFunctionHarness:
         self._harness.rows([self._row(row, parameter) for row in rows])
 
     def watermark(self, time: int) -> None:
+        """The watermark reaches ``time``: timers up to it fire."""
         self._harness.watermark(microseconds(time))
 
     def processing_time(self, time: int) -> None:
@@ -143,6 +144,7 @@ class ProcessFunctionHarness:
         return self._harness.snapshot()
 
     def restore(self, snapshot: bytes) -> None:
+        """Continue from a snapshot, with state and timers as they were."""
         self._harness.restore(snapshot)
 
     def restart(self) -> None:

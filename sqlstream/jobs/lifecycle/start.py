@@ -15,7 +15,7 @@ from sqlstream.jobs.checkpoints.storage import storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.jobs.checkpoints.watermarks import idle_sources, restored_watermarks
 from sqlstream.jobs.lifecycle.job import Job
-from sqlstream.jobs.lifecycle.launch import Launch, enough_of, flushed_tables, input_has_ended
+from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended, row_limit_of
 from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
@@ -222,7 +222,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
-        enough=enough_of(
+        row_limit=row_limit_of(
             rows_wanted(job.work.plan),
             checkpoint.storage,
             lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),

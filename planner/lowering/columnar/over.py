@@ -35,10 +35,9 @@ from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.match.definitions import Definition
+from sqlstream.udfs.match.definitions import Aggregated as AggregatedMeasure
+from sqlstream.udfs.match.definitions import Classifier, Current, Definition, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.match.kernel import MatchKernel
-from sqlstream.udfs.match.operands import Aggregated as AggregatedMeasure
-from sqlstream.udfs.match.operands import Classifier, Current, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel

@@ -15,7 +15,7 @@ from sqlstream.errors import BindError
 from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.expressions import columns_of, conjuncts, is_repeatable, node_of
+from sqlstream.planner.expressions import as_expression, columns_of, conjuncts, is_repeatable
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
@@ -132,7 +132,7 @@ class _Divided:
         _require_repeatable(value)
         side = self._side_of(value)
         assert side is not None, "the value reads one side"
-        computed = node_of(value) if kind is None else exp.Cast(this=node_of(value), to=kind.to_sqlglot())
+        computed = as_expression(value) if kind is None else exp.Cast(this=as_expression(value), to=kind.to_sqlglot())
         columns = self.columns[side]
         name = next((n for n, e in columns.items() if e == computed), f"__operand_{len(columns)}")
         columns[name] = computed

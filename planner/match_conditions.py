@@ -15,7 +15,7 @@ from sqlstream.errors import BindError
 from sqlstream.functions.coercion import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.expressions import columns_of, conjuncts, node_of, substituted
+from sqlstream.planner.expressions import as_expression, columns_of, conjuncts, substituted
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.join_conditions import COMPARISONS, ORDERED
@@ -78,7 +78,7 @@ class _Divided:
 
     def value(self, whole: exp.Expr, kind: DataType | None = None) -> k.Expression:
         """``kind``: what it is converted to."""
-        node = node_of(whole.unnest())
+        node = as_expression(whole.unnest())
         own, row = self._types.of(node), self._row_of(node)
         differs = kind is not None and own != kind and not own.is_unknown
         if row is not None:

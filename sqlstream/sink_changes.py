@@ -9,7 +9,7 @@ from sqlstream.connectors import UpsertSink, installed, row_kinds_taken
 from sqlstream.connectors.connector import INSERTS_ONLY
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
-from sqlstream.planner.changes import is_upsert, maker_of, not_taken
+from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds
 from sqlstream.planner.nodes import Insert
 from sqlstream.planner.properties import changelog_text
 from sqlstream.settings import UPSERT_MATERIALIZE
@@ -24,8 +24,8 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
     """SS510 where the table does not take the changes of the query, SS286 where it does not know of which rows, SS667
     where rows of the query may ``collide`` on its PRIMARY KEY and must not."""
     table = plan.table
-    for _, kinds in not_taken(plan):
-        maker = maker_of(plan.input, kinds)
+    for _, kinds in rejected_kinds(plan):
+        maker = producer_of(plan.input, kinds)
         takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
         message = f'table "{table.name}" takes {takes}, and the query updates its results'
         detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.expressions import conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable
 from sqlstream.planner.fields import field_of
 
 _PRESERVED = ("", "LEFT")
@@ -47,6 +47,6 @@ def _over(condition: exp.Expression, alias: str, columns: dict[str, str], alone:
             return None
         field = field_of(columns[column.name.casefold()])
         if column is copy:
-            return node_of(field)
+            return as_expression(field)
         column.replace(field)
-    return node_of(copy)
+    return as_expression(copy)

@@ -20,7 +20,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.expressions import over_children
+from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.suggestions import did_you_mean
 
 VIEW = "of_view"
@@ -73,12 +73,12 @@ class _Resolver:
         for cte in given.expressions:
             name = cte.alias.casefold()
             inside = names | {name} if given.args.get("recursive") else names
-            changed.append("expressions", over_children(cte, partial(self.resolved, names=inside)))
+            changed.append("expressions", with_children_changed(cte, partial(self.resolved, names=inside)))
             names = names | {name}
         return self._of(node, lambda child: changed if child is given else self.resolved(child, names), names)
 
     def _of(self, node: exp.Expr, change: Callable[[exp.Expr], exp.Expr], names: frozenset[str]) -> exp.Expr:
-        copy = over_children(node, change)
+        copy = with_children_changed(node, change)
         if self._inside:
             copy.meta[VIEW] = self._inside[-1].name
         function = table_function_of(node) if isinstance(node, exp.Table) else None

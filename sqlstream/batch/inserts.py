@@ -17,7 +17,7 @@ from sqlstream.errors import Span
 from sqlstream.grammar import nodes
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.fields import Names
+from sqlstream.planner.fields import UniqueNames
 from sqlstream.plans import Root, plan_of
 from sqlstream.types import DataType
 from sqlstream.workspace import Workspace
@@ -33,7 +33,7 @@ _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
     """The table of the rows once they are in the folder."""
     targets = _target_types(statement, workspace)
-    names = Names()
+    names = UniqueNames()
     columns = tuple(
         Column(names.unique(name), _stored(type_, position, targets))
         for position, (name, type_) in enumerate(analyzed.columns)

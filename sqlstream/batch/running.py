@@ -14,7 +14,7 @@ from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.batch import SparkText, spark_text
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
 from sqlstream.spark.running import is_connect
@@ -151,7 +151,7 @@ class Batches:
             name = batch.names[table.name]
             plan = plan_of_table(table, name, batch.query)
             rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(name)
-        text = spark_text(with_registered_functions(node_of(batch.query), runtime))
+        text = spark_text(with_registered_functions(as_expression(batch.query), runtime))
         try:
             rows = spark.sql(text.text)
             names = rows.columns

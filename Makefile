@@ -12,11 +12,13 @@ USUAL = -m "not long" --restarts fifth
 READY := $(VENV)/.ready
 # More words for those that measure: make BENCH="--rows 5000000 --keys 10000" bench-sql
 BENCH ?=
+# More words for the versions: make MATRIX="--only 4.1.4 --small" test-matrix
+MATRIX ?=
 # Made once: some seventy processes of the tests start a Java, each some seconds sooner. It does without where it must.
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -40,6 +42,9 @@ test-peers: java $(READY) ## every case of other engines' test suites, of which 
 test-dbapi: java $(READY) ## DB-API's compliance tests and SQLAlchemy's suite for dialects, whole: a quarter of an hour
 	@$(BIN)/python -m pytest tests/sqlstream/dbapi tests/sqlstream/alchemy
 	@$(BIN)/python -m tests.sqlalchemy_suite -q
+
+test-matrix: python ## golden files and fast tests on each claimed version of PySpark, Python and Java: MATRIX="--only 4.1.4"
+	@$(PYTHON) -m tests.versions $(MATRIX)
 
 lint: $(READY) ## ruff and codespell
 	@$(BIN)/ruff check .

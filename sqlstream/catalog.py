@@ -11,12 +11,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from sqlstream.catalogs.declaring import declared_table, declared_with, stored_view
+from sqlstream.catalogs.declaring import KINDS, declared_table, declared_with, materialized_table, stored_view
 from sqlstream.catalogs.files import in_file
 from sqlstream.catalogs.functions import declared_function
-from sqlstream.catalogs.in_memory import InMemory
-from sqlstream.catalogs.materialized import KINDS, materialized_table
-from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store, Stored, same_name
+from sqlstream.catalogs.store import Bound, Database, Entry, InMemory, Kind, Store, Stored, same_name
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.nodes import Name, Option

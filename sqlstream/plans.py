@@ -22,7 +22,7 @@ from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
-from sqlstream.sink_changes import may_collide, refused_changes
+from sqlstream.sinks import may_collide, refused_changes
 from sqlstream.statements.statement_sets import misused_in_set
 from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order

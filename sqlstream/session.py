@@ -13,7 +13,7 @@ from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.explaining import explained_batch
 from sqlstream.batch.running import Batches
-from sqlstream.catalogs.materialized import KINDS
+from sqlstream.catalogs.declaring import KINDS
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors import SessionTable, TruncatableTable, connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning

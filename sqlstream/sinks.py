@@ -1,17 +1,23 @@
-"""Where the rows of a job go: the table of an INSERT or the caller of a query, and side outputs to other tables."""
+"""The sinks of a job: the tables of INSERT and of side outputs, how they are written, and which changes they take."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors import BatchWriter, Environment, sink_connector
+from sqlstream.connectors import BatchWriter, Environment, UpsertSink, installed, row_kinds_taken, sink_connector
+from sqlstream.connectors.connector import INSERTS_ONLY
 from sqlstream.connectors.formats import quoted
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
+from sqlstream.planner.changes import is_upsert, maker_of, not_taken
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
+from sqlstream.planner.properties import changelog_text
+from sqlstream.settings import UPSERT_MATERIALIZE
 from sqlstream.table_uses import side_tables
 
 if TYPE_CHECKING:
@@ -21,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """One writer of a job at a time: Spark may start a micro-batch anew while its stopped query still writes it.
+    """A lock for one writer of a job at a time: Spark may repeat a micro-batch while a stopped query still writes it.
 
-    Through Spark Connect each start writes in a process of its own, so a copy is a new one.
+    Through Spark Connect each start of a query writes in a process of its own, so a copy is a new lock.
     """
 
     def __init__(self) -> None:
@@ -40,7 +46,7 @@ class Turns:
 
 
 class TableSink:
-    """The rows of a job into a table. A job starts its sink again to flush, which then is no new job."""
+    """Writes the rows of a job into a table. A second call, which flushes, continues the job."""
 
     def __init__(self, environment: Environment, table: Table, plan: Node) -> None:
         self._environment = environment
@@ -53,7 +59,7 @@ class TableSink:
         target = sink_connector(self._table.connector)
         if side:
             main = checked_writer(self._environment, self._table)
-            writer = rows.writeStream.foreachBatch(side.beside(main))
+            writer = rows.writeStream.foreachBatch(side.with_main(main))
         else:
             writer = target.stream(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True, anew=False, after=None)
@@ -61,10 +67,10 @@ class TableSink:
 
 
 class SetSink:
-    """The rows of a statement set into its tables: all of one micro-batch, then those of the next.
+    """Writes the rows of a statement set into its tables, one micro-batch after the other.
 
-    Should a batch run again after a failure between two tables, each takes its rows in place of those of the first
-    attempt, so that all stand at the same epoch.
+    A batch that failed between two tables runs again. Each table replaces the rows of the first attempt, so that all
+    tables have the same epoch.
     """
 
     def __init__(self, environment: Environment, plan: StatementSet) -> None:
@@ -76,18 +82,18 @@ class SetSink:
         tables = [(table, checked_writer(self._environment, table)) for table in self._plan.tables]
         side = SideSinks(self._environment, self._plan, self._turns)
         self._environment = replace(self._environment, resumed=True, anew=False)
-        return rows.writeStream.foreachBatch(side.beside_all(self._plan, tables))
+        return rows.writeStream.foreachBatch(side.with_tables(self._plan, tables))
 
 
 def sink_of(environment: Environment, plan: Insert | StatementSet) -> TableSink | SetSink:
-    """Where the rows of a job go that writes tables."""
+    """The sink of a job that writes tables."""
     if isinstance(plan, StatementSet):
         return SetSink(environment, plan)
     return TableSink(environment, plan.table, plan)
 
 
 class SideSinks:
-    """The tables that get rows of a plan beside its result. False where there are none."""
+    """The tables of the side outputs of a plan. False if there are none."""
 
     def __init__(self, environment: Environment, plan: Node, turns: Turns | None = None) -> None:
         self._plan = plan
@@ -97,16 +103,16 @@ class SideSinks:
     def __bool__(self) -> bool:
         return bool(self._writers)
 
-    def beside(self, main: BatchWriter) -> BatchWriter:
-        """A writer of micro-batches with rows of both kinds: those for other tables to these, the others to ``main``.
+    def with_main(self, main: BatchWriter) -> BatchWriter:
+        """A writer of micro-batches that writes side outputs to their tables and all other rows to ``main``.
 
-        A batch is computed once, because computing it moves the state on. Should it run again after a failure, each
-        table takes its rows in place of those of the first attempt.
+        A batch is computed once, because computing it changes the state. If it runs again after a failure, each table
+        replaces the rows of the first attempt.
         """
         return partial(_write_both, self._turns, self._plan, main, self._writers) if self else main
 
-    def beside_all(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
-        """A writer of the micro-batches of a statement set, whose ``tables`` are written by these."""
+    def with_tables(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
+        """A writer of the micro-batches of a statement set. ``tables``: its tables with their writers."""
         return partial(_write_both, self._turns, plan, partial(_write_tables, plan, tables), self._writers)
 
 
@@ -163,3 +169,71 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
         return result.alias(column.name) if paths else value
 
     return rows.select(*(checked(c) for c in table.physical_columns), *kind)
+
+
+# --- changes that a sink takes ----------------------------------------------------------------------------------
+
+NO_KEY = "SS286"
+COLLIDING = "SS667"
+
+
+def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
+    """Changes of the query that its table refuses.
+
+    SS510 for row kinds that it does not take, SS286 for updates without a PRIMARY KEY, SS667 where updated rows may
+    collide on the PRIMARY KEY and must not (``collide`` is False).
+    """
+    table = plan.table
+    for _, kinds in not_taken(plan):
+        maker = maker_of(plan.input, kinds)
+        takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
+        message = f'table "{table.name}" takes {takes}, and the query updates its results'
+        detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."
+        yield Diagnostic(INSERTS_ONLY, message, span, detail=detail, hint=_hint(plan, maker.append_only_hint))
+        return
+    if plan.changelog_mode != APPEND_ONLY and is_upsert(table) and not table.primary_key:
+        message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
+        yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
+
+    if not collide and may_collide(plan):
+        key = ", ".join(table.primary_key)
+        message = f'rows that the query updates may collide on the PRIMARY KEY ({key}) of table "{table.name}"'
+        detail = (
+            "One of them may delete what another one has written: rows that were there before are not kept for that."
+        )
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'force'."
+        yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
+
+
+def may_collide(plan: Insert) -> bool:
+    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by another key."""
+    updates = plan.changelog_mode != APPEND_ONLY
+    by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
+    return updates and by_key and not plan.upserts_by_primary_key
+
+
+def _hint(plan: Insert, instead: str | None) -> str:
+    return f"{_sentence(', or '.join(_ways(plan.table, instead)))}."
+
+
+def _ways(table: Table, instead: str | None) -> Iterator[str]:
+    if instead is not None:
+        yield instead
+    if _would_replace(table):
+        yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
+    else:
+        upserting = [kind.name for kind in installed() if isinstance(kind, UpsertSink)]
+        yield (
+            "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
+            f"or with a PRIMARY KEY of {', '.join(upserting)}"
+        )
+
+
+def _would_replace(table: Table) -> bool:
+    """Whether the table would take changes if it had a PRIMARY KEY."""
+    keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
+    return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"

@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.postgres_server import PostgresServer
+
 
 pytest_plugins = ["sqlstream.testing.plugin"]
 
@@ -40,6 +43,11 @@ os.environ.setdefault("XDG_STATE_HOME", str(fast_directory("sqlstream-state-")))
 def pytest_handlecrashitem(crashitem: str) -> None:
     """Name the test that has ended its process at once: the summary, which names it too, may never be reached."""
     sys.stderr.write(f"\na process of the tests ended in {crashitem}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if version("pyspark").startswith("4.1."):  # it leaves sockets to its Java for the garbage collector to close
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,6 +82,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server for all tests of the process; each module makes tables of its own and drops them."""
+    if find_spec("pgserver") is None:
+        pytest.skip("pgserver is not made for this Python")
     from tests.postgres_server import running_server
 
     with running_server() as server:

@@ -14,7 +14,7 @@ from sqlstream.analysis.statements import analyzed
 from sqlstream.analysis.tables import Described, DescribedTables, tables_of_file
 from sqlstream.analysis.transpiling import Dialect, transpiled
 from sqlstream.catalog import DEFAULT
-from sqlstream.catalogs.in_memory import InMemory
+from sqlstream.catalogs.store import InMemory
 from sqlstream.connectors.secrets import without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script

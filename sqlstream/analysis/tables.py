@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlstream.catalogs.in_memory import InMemory
-from sqlstream.catalogs.store import Database, Entry, Kind, Stored
+from sqlstream.catalogs.store import Database, Entry, InMemory, Kind, Stored
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.grammar.quoting import quote_name, quote_string

@@ -1,7 +1,7 @@
-"""``'type' = 'jdbc'`` and ``'duckdb'``: the tables of a database that is there, as tables of its connector.
+"""Catalogs of the types ``jdbc``, ``duckdb`` and ``spark``: existing tables as tables of a connector.
 
-What the database says of itself is asked for in its information_schema, and kept for a moment: planning a statement
-asks many times. Its schemas are the databases of the catalog.
+Schemas of a database are databases of the catalog. What its information_schema says is cached for two seconds, because
+planning a statement asks many times.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.catalogs.declaring import with_traits
 from sqlstream.catalogs.store import Bound, Database, Entry, Kind, same_name
 from sqlstream.connectors.database_tables import stored_type
 from sqlstream.connectors.file_databases import NO_FILE
+from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.postgres_server import connected, of_url, require_psycopg
 from sqlstream.connectors.secrets import resolved
-from sqlstream.errors import ConnectorError
+from sqlstream.connectors.spark import spark_name
+from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.types import DataType, parse_type
+from sqlstream.types import DataType, from_spark, parse_type
 from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.lookup.sources.duckdb import connect
 from sqlstream.udfs.lookup.sources.file_database import first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _KEPT_SECONDS = 2.0
 _TIMEOUT_MS = 10_000
@@ -39,7 +44,12 @@ Open = Callable[[Mapping[str, str]], AbstractContextManager[Ask]]
 
 @dataclass(frozen=True)
 class System:
-    """A database system: its connector, how it is asked, which types its columns have here."""
+    """A database system.
+
+    * ``connector``: the connector of its tables; ``open``: connects, given the options of the catalog.
+    * ``types``: our type for each type of the system; others are read as STRING.
+    * ``hidden``: the condition of schemas to show; ``columns``: the query for the columns of a table.
+    """
 
     connector: str
     open: Open
@@ -50,7 +60,7 @@ class System:
 
 @dataclass
 class DatabaseTables:
-    """Implements ``Store``; ``options`` are those of the connector, as written."""
+    """A ``Store`` of the tables of a database. ``options``: those of the connector, as written."""
 
     system: System
     options: tuple[tuple[str, str], ...]
@@ -93,7 +103,7 @@ class DatabaseTables:
         return with_traits(Table(name, columns, self.system.connector, options, primary_key=key))
 
     def _type(self, spelled: str) -> DataType:
-        """The type here that holds all values of the type there; what has no such type is read as a text."""
+        """Our type for a type of the database; STRING if there is none."""
         kind = stored_type(spelled)
         if kind.name.endswith("[]") and kind.name.removesuffix("[]") in self.system.types:
             return parse_type(f"ARRAY<{self.system.types[kind.name.removesuffix('[]')]}>")
@@ -130,7 +140,7 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r'[^".]+', name) else '"' + name.replace('"', '""') + '"'
 
 
-# --- what databases say of themselves -------------------------------------------------------------------------
+# --- queries of the information schema ------------------------------------------------------------------------
 
 _SCHEMATA = "SELECT DISTINCT schema_name FROM information_schema.schemata WHERE TRUE"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
@@ -230,3 +240,63 @@ OVER_DUCKDB = System(
     "schema_name NOT IN ('information_schema', 'pg_catalog')",
     _COLUMNS,
 )
+
+
+# --- Spark's tables ---------------------------------------------------------------------------------------------
+
+NO_SPARK = "SS413"
+
+
+@dataclass
+class SparkTables:
+    """A ``Store`` of Spark's tables and views. Spark starts when the first name is looked up."""
+
+    start: Callable[[], SparkSession] | None
+    default_database: str
+    refusal: str | None = (
+        "It shows Spark's tables: create them by spark.sql(…). A TEMPORARY TABLE or VIEW may be created."
+    )
+    keeps_text: bool = False
+
+    @property
+    def _spark(self) -> SparkSession:
+        if self.start is None:
+            raise ExecutionError(
+                NO_SPARK, "a catalog of the type spark needs a session", hint="Open one with connect()."
+            )
+        return self.start()
+
+    def databases(self) -> list[Database]:
+        return [Database(str(row[0])) for row in self._spark.sql("SHOW DATABASES").collect()]
+
+    def put_database(self, database: Database) -> None:
+        raise AssertionError(self.refusal)
+
+    def drop_database(self, name: str) -> None:
+        raise AssertionError(self.refusal)
+
+    def names(self, database: str, kind: Kind) -> list[str]:
+        if kind == "function" or not self._spark.catalog.databaseExists(database):
+            return []
+        shown = self._spark.sql(f"SHOW TABLES IN {quoted(database)}").collect()
+        return [str(row["tableName"]) for row in shown if not row["isTemporary"]]
+
+    def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
+        spelled = same_name(name, self.names(database, kind))
+        if spelled is None:
+            return None
+        full = spark_name(database, spelled)
+        columns = tuple(
+            Column(field.name, from_spark(field.dataType.jsonValue()), field.nullable)
+            for field in self._spark.table(f"{quoted(database)}.{quoted(spelled)}").schema
+        )
+        return Bound(with_traits(Table(spelled, columns, "spark", (("table-name", full),))))
+
+    def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        raise AssertionError(self.refusal)
+
+    def remove(self, database: str, kind: Kind, name: str) -> None:
+        raise AssertionError(self.refusal)
+
+    def copy(self) -> SparkTables:
+        return self

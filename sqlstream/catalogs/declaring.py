@@ -1,19 +1,29 @@
-"""From the statement that defines something to what it defines, bound and with its options checked."""
+"""From a statement that defines a table or a view to the bound table with checked options, and back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from sqlstream import connectors
-from sqlstream.catalogs.statements_of import create_table
-from sqlstream.errors import BindError, Span, SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
+from sqlstream.grammar import nodes, parse_query
+from sqlstream.grammar.nodes import Name, TableArgument
+from sqlstream.grammar.trees import table_function_of
 from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, PARTITIONS_OPTION
-from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.planner.catalog import Catalog, Column, Table, View, Watermark
+from sqlstream.planner.durations import as_interval
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from sqlstream.catalog import Catalog as SessionCatalog
+
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
@@ -21,8 +31,10 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 def declared_table(
     statement: nodes.CreateTable, catalog: Catalog, name: str, variables: Mapping[str, str] | None = None
 ) -> Table:
-    """The table that the statement declares under ``name``, its connector and options checked. ``variables`` stand for
-    ``${…}`` in options."""
+    """The table that the statement declares, under ``name``, with checked connector and options.
+
+    ``variables``: values of ``${…}`` in options.
+    """
     statement = _of_values(statement)
     options = tuple(replace(o, value=expanded(o.value, variables or {})) for o in statement.options)
     plain = replace(statement, name=nodes.Name((name,), span=statement.name.span), options=options, partitioned_by=())
@@ -44,8 +56,7 @@ _VALUES = "value."
 
 
 def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
-    """Options and metadata of the format of the values of Kafka's messages, by their short names. SS205 where both
-    names are given."""
+    """The statement with short names for options and metadata of ``value.format``. SS205 where both are given."""
     given = {option.key: option for option in statement.options}
     kafka = "connector" in given and given["connector"].value == "kafka"
     long = given.get(f"{_VALUES}format")
@@ -71,7 +82,7 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
 
 
 def with_traits(table: Table) -> Table:
-    """The table with what its connector knows of it."""
+    """The table, with ``bounded`` and ``streamed`` as its connector says."""
     kind = connectors.connector(table.connector)
     is_source = isinstance(kind, connectors.Source)
     bounded = isinstance(kind, connectors.Source) and kind.bounded(table)
@@ -79,7 +90,7 @@ def with_traits(table: Table) -> Table:
 
 
 def _require_buckets(distribution: nodes.Distribution, table: Table) -> None:
-    """BindError SS295 for columns that are not there."""
+    """BindError SS295 for columns that do not exist."""
     names = {column.name.casefold() for column in table.physical_columns}
     missing = next((name for name in distribution.columns if name.casefold() not in names), None)
     if missing is not None:
@@ -88,7 +99,7 @@ def _require_buckets(distribution: nodes.Distribution, table: Table) -> None:
 
 
 def _partition_option(statement: nodes.CreateTable) -> nodes.Option:
-    """PARTITIONED BY is the option of the connector that has partitions."""
+    """PARTITIONED BY as the option of a connector with partitions; BindError SS295 for others."""
     options = {o.key: o for o in statement.options}
     name = options["connector"].value if "connector" in options else ""
     kind = connectors.find_connector(name)
@@ -116,12 +127,12 @@ def _require_columns(statement: nodes.CreateTable, table: Table) -> None:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """The text with ``${name}`` replaced by variables; others stay."""
+    """The text with ``${name}`` replaced by variables; unknown names remain."""
     return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text) if variables else text
 
 
 def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, catalog: Catalog) -> Table:
-    """The table with other options, checked as if they stood in WITH. One that is written keeps its own connector."""
+    """The table with added options (those of a hint), checked as in WITH."""
     declared = create_table(table)
     merged = {option.key: option for option in (*declared.options, *options)}
     return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog, table.name)
@@ -130,6 +141,162 @@ def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, c
 def stored_view(
     statement: nodes.CreateView | nodes.CreateMaterializedView, name: str, text: str, namespace: tuple[str, str]
 ) -> View:
-    """The view of a definition, whose mistakes show where it is read."""
+    """The view of a definition. Mistakes in its query show when it is read."""
     names = tuple(column if isinstance(column, str) else column.name for column in statement.columns)
     return View(name, statement.query, names, text, namespace)
+
+
+# --- tables of materialized views -------------------------------------------------------------------------------
+
+NOT_KEPT_THERE = "SS690"
+
+KINDS = ("MATERIALIZED VIEW", "MATERIALIZED TABLE", "STREAMING TABLE")
+"""What PostgreSQL, Flink and Spark call materialized views."""
+
+VIEWS_URL = "SQLSTREAM_VIEWS_URL"
+"""The environment variable with the address of the PostgreSQL server that stores views by default."""
+
+CONNECTORS = ("filesystem", "postgres")
+"""Connectors of views: readers of their tables see complete micro-batches only (``connectors.ViewTable``)."""
+
+_FIRST_DATABASE = ("default_catalog", "default_database")
+_ADDRESS = ("url", "host", "database")
+
+
+def materialized_table(
+    statement: nodes.CreateMaterializedView,
+    catalog: Catalog,
+    name: str,
+    path: tuple[str, str, str],
+    variables: Mapping[str, str] | None = None,
+) -> Table:
+    """The table that stores a view, under ``name``. All columns of the definition have types."""
+    columns = tuple(c for c in statement.columns if isinstance(c, nodes.PhysicalColumn))
+    assert len(columns) == len(statement.columns), "names alone are given types when a view is created"
+    create = nodes.CreateTable(
+        statement.name, columns, None, statement.primary_key, _options(statement, path), comment=statement.comment,
+        partitioned_by=statement.partitioned_by, span=statement.span,
+    )  # fmt: skip
+    table = declared_table(create, catalog, name, variables)
+    # A group may have NULL as its key, unlike a row of a table with a PRIMARY KEY.
+    pairs = zip(table.columns, columns, strict=True)
+    own = tuple(replace(column, nullable=written.nullable) for column, written in pairs)
+    return replace(table, materialized=True, columns=own)
+
+
+def _options(statement: nodes.CreateMaterializedView, path: tuple[str, str, str]) -> tuple[nodes.Option, ...]:
+    """The options of WITH with defaults for missing ones. UnsupportedError SS690 for connectors that store no views."""
+    given = {option.key: option for option in statement.options}
+    wanted = given["connector"].value if "connector" in given else "postgres"
+    if wanted not in CONNECTORS:
+        message = f'rows of a {statement.kind.lower()} are not kept by the connector "{wanted}"'
+        hint = f"Its rows go to postgres or filesystem; INSERT INTO writes to a table of {wanted}."
+        raise UnsupportedError(NOT_KEPT_THERE, message, given["connector"].span, hint=hint)
+    added = dict(_defaults(wanted, given.keys(), path))
+    more = (nodes.Option(key, value, span=statement.name.span) for key, value in added.items() if key not in given)
+    return (*statement.options, *more)
+
+
+def _defaults(connector: str, given: Collection[str], path: tuple[str, str, str]) -> Iterator[tuple[str, str]]:
+    yield "connector", connector
+    if connector == "filesystem":
+        yield "format", "parquet"
+        return
+    if not any(key in given for key in _ADDRESS):
+        yield "url", f"${{{VIEWS_URL}}}"
+    yield "table-name", stored_name(path)
+
+
+def stored_name(path: tuple[str, str, str]) -> str:
+    """The name of a view in PostgreSQL. Its schema is its database, unless that is the first one."""
+    catalog, database, name = path
+    first = (catalog.casefold(), database.casefold()) == _FIRST_DATABASE
+    return _quoted(name) if first else f"{_quoted(database)}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return name if '"' not in name and "." not in name else '"' + name.replace('"', '""') + '"'
+
+
+def has_types(statement: nodes.CreateMaterializedView) -> bool:
+    """Whether all columns of the definition have types, as in definitions that a catalog stores."""
+    return bool(statement.columns) and all(isinstance(c, nodes.PhysicalColumn) for c in statement.columns)
+
+
+# --- from a table back to its statement -------------------------------------------------------------------------
+
+
+def create_table(table: Table) -> nodes.CreateTable:
+    """The CREATE TABLE that declares the table."""
+    watermark = table.watermark
+    return nodes.CreateTable(
+        name=nodes.Name((table.name,)),
+        columns=tuple(_column(c) for c in table.columns),
+        watermark=None if watermark is None else nodes.WatermarkDef(watermark.column, _watermark(watermark)),
+        primary_key=table.primary_key,
+        options=tuple(nodes.Option(k, v) for k, v in (("connector", table.connector), *table.options)),
+        comment=table.comment,
+    )
+
+
+def _column(column: Column) -> nodes.Column:
+    if column.expression is not None:
+        return nodes.ComputedColumn(column.name, column.expression, column.comment)
+    if column.metadata_key is not None:
+        kind, comment = column.type.to_sqlglot(), column.comment
+        return nodes.MetadataColumn(column.name, kind, column.metadata_key, column.virtual, comment=comment)
+    kind = _declared(column.type)
+    if column.declared is not None:
+        kind = exp.DataType.build(column.declared, dialect="sqlstream")
+    return nodes.PhysicalColumn(column.name, kind, column.nullable, column.comment)
+
+
+def _declared(kind: DataType) -> exp.DataType:
+    """The type, with NOT NULL of nested fields."""
+    if kind.declaration() == kind.ddl():
+        return kind.to_sqlglot()
+    return exp.DataType.build(kind.declaration(), dialect="sqlstream")
+
+
+def _watermark(watermark: Watermark) -> exp.Expression:
+    if watermark.expression is not None:
+        return watermark.expression
+    column = exp.column(watermark.column, quoted=True)
+    delay = f" - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
+    query = parse_query(f"SELECT {column.sql(dialect='spark')}{delay}")
+    assert isinstance(query, exp.Select)
+    expression = query.selects[0]
+    assert isinstance(expression, exp.Expression)
+    return expression
+
+
+# --- full names in the query of a view --------------------------------------------------------------------------
+
+
+def qualified(query: exp.Expression, catalog: SessionCatalog) -> exp.Expression:
+    """A copy of the query with catalog and database in the names of tables, but for those of WITH.
+
+    So it means the same wherever it is read.
+    """
+    copy = query.copy()
+    own = {cte.alias.casefold() for cte in copy.find_all(exp.CTE)}
+    for table in copy.find_all(exp.Table):
+        _qualify(table, own, catalog)
+    return copy
+
+
+def _qualify(table: exp.Table, own: set[str], catalog: SessionCatalog) -> None:
+    function = table_function_of(table)
+    if function is not None:
+        for argument in function.arguments:
+            source = argument.value.source if isinstance(argument.value, TableArgument) else None
+            for inner in source.find_all(exp.Table) if source is not None else ():
+                _qualify(inner, own, catalog)
+        return
+    if not isinstance(table.this, exp.Identifier) or (not table.db and table.name.casefold() in own):
+        return
+    catalog_name, database, _ = catalog.path(Name(tuple(part.name for part in table.parts)))
+    if not table.alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+    table.set("db", exp.to_identifier(database, quoted=True))
+    table.set("catalog", exp.to_identifier(catalog_name, quoted=True))

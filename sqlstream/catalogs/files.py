@@ -16,10 +16,18 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from sqlstream.catalogs.in_memory import Trial
-from sqlstream.catalogs.materialized import has_types
-from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Stored, same_name
-from sqlstream.catalogs.written_secrets import refuse_secrets, refuse_secrets_of
+from sqlstream.catalogs.declaring import has_types
+from sqlstream.catalogs.store import (
+    Bound,
+    Database,
+    Entry,
+    Kind,
+    Stored,
+    Trial,
+    refuse_secrets,
+    refuse_secrets_of,
+    same_name,
+)
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
 from sqlstream.paths import as_segment

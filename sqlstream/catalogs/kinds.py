@@ -1,133 +1,185 @@
-"""What ``'type'`` of CREATE CATALOG may be: each kind of catalog with its options."""
+"""The types of catalogs: what ``'type'`` of CREATE CATALOG may be, and which options each type has.
+
+Packages add types as entry points of the group ``sqlstream.catalogs``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.catalogs.declaring import expanded
 from sqlstream.catalogs.files import Files
-from sqlstream.catalogs.in_memory import InMemory
-from sqlstream.catalogs.store import Store
+from sqlstream.catalogs.store import InMemory, Store
 from sqlstream.connectors.secrets import resolved
+from sqlstream.entry_points import NotLoaded, instance_of, package_of, registered
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import NAME, PATH, STRING, Option, check_value, find, hint_of, parsed
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from pyspark.sql import SparkSession
 
 WRONG_CATALOG = "SS536"
+GROUP = "sqlstream.catalogs"
 
 StartSpark = Callable[[], "SparkSession"]
 
 
 @dataclass(frozen=True)
 class Opening:
-    """The options of a catalog as they were written and with their defaults, and how Spark is started."""
+    """What a catalog is opened with: its options as they were written, the same as values with defaults, and a function
+    that starts Spark (None: there is no session)."""
 
     written: Mapping[str, str]
     values: Mapping[str, Any]
     spark: StartSpark | None
 
 
-@dataclass(frozen=True)
-class CatalogKind:
-    name: str
-    doc: str
-    options: tuple[Option, ...]
-    open: Callable[[Opening], Store]
+class CatalogType(ABC):
+    """A type of catalogs.
+
+    ``name``: the value of ``'type'``; ``doc``: one sentence; ``options``: all other keys of CREATE CATALOG.
+    """
+
+    name: ClassVar[str]
+    doc: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+
+    @abstractmethod
+    def open(self, opening: Opening) -> Store:
+        """The definitions or tables of the catalog. Values may still hold ``${NAME}``: see ``connectors.secrets``."""
+
+    def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
+        """Mistakes that no option shows by itself. ``span``: the place of the statement's name."""
+        return ()
 
 
 def _default_database(name: str) -> Option:
     return Option("default-database", NAME, "The database that names are looked for in after USE CATALOG.", name)
 
 
-def _files(opening: Opening) -> Store:
-    path = resolved({"path": opening.values["path"]})["path"]
-    return Files(Path(path).expanduser().absolute(), opening.values["default-database"])
+class MemoryCatalog(CatalogType):
+    """Definitions of one session."""
+
+    name = "memory"
+    doc = "Definitions that live as long as the session, as in the catalog that it begins with."
+    options = (_default_database("default"),)
+
+    def open(self, opening: Opening) -> Store:
+        return InMemory(opening.values["default-database"])
 
 
-def _postgres(opening: Opening) -> Store:
-    from sqlstream.catalogs.databases import OVER_POSTGRES, DatabaseTables
+class FileCatalog(CatalogType):
+    """Definitions in a folder."""
 
-    written = {key: value for key, value in opening.written.items() if key in ("url", "username", "password")}
-    if "base-url" in opening.written:
-        written["url"] = f"{opening.written['base-url'].rstrip('/')}/{opening.written.get('database', '')}"
-    return DatabaseTables(OVER_POSTGRES, tuple(written.items()), opening.values["default-database"])
+    name = "file"
+    doc = "A folder of SQL files, one per definition, which outlive the session and can be kept in git."
+    options = (
+        Option("path", PATH, "The folder, which need not exist yet.", required=True),
+        _default_database("default"),
+    )
 
-
-def _duckdb(opening: Opening) -> Store:
-    from sqlstream.catalogs.databases import OVER_DUCKDB, DatabaseTables
-
-    return DatabaseTables(OVER_DUCKDB, (("path", opening.written["path"]),), opening.values["default-database"])
-
-
-def _spark(opening: Opening) -> Store:
-    from sqlstream.catalogs.spark_tables import SparkTables
-
-    return SparkTables(opening.spark, opening.values["default-database"])
+    def open(self, opening: Opening) -> Store:
+        path = resolved({"path": opening.values["path"]})["path"]
+        return Files(Path(path).expanduser().absolute(), opening.values["default-database"])
 
 
-KINDS = (
-    CatalogKind(
-        "memory",
-        "Definitions that live as long as the session, as in the catalog that it begins with.",
-        (_default_database("default"),),
-        lambda opening: InMemory(opening.values["default-database"]),
-    ),
-    CatalogKind(
-        "file",
-        "A folder of SQL files, one per definition, which outlive the session and can be kept in git.",
-        (
-            Option("path", PATH, "The folder, which need not exist yet.", required=True),
-            _default_database("default"),
-        ),
-        _files,
-    ),
-    CatalogKind(
-        "spark",
-        "The tables and views of Spark's own catalog, read and written.",
-        (_default_database("default"),),
-        _spark,
-    ),
-    CatalogKind(
-        "jdbc",
-        "The tables of a PostgreSQL database, for lookups, bounded reads and INSERT; its schemas are databases.",
-        (
-            Option("url", NAME, "jdbc:postgresql://host:5432/database"),
-            Option("base-url", NAME, "The same without the database, which the option database names."),
-            Option("database", NAME, "The database behind base-url."),
-            Option("username", STRING, "Who logs in."),
-            Option("password", STRING, "The password, as ${NAME}."),
-            _default_database("public"),
-        ),
-        _postgres,
-    ),
-    CatalogKind(
-        "duckdb",
-        "The tables of a DuckDB file, for lookups and bounded reads; its schemas are databases.",
-        (Option("path", PATH, "The file of the database.", required=True), _default_database("main")),
-        _duckdb,
-    ),
-)
+# The other types import clients of databases or Spark's types, which few sessions need, when they are opened.
+
+
+class SparkCatalog(CatalogType):
+    """Spark's tables."""
+
+    name = "spark"
+    doc = "The tables and views of Spark's own catalog, read and written."
+    options = (_default_database("default"),)
+
+    def open(self, opening: Opening) -> Store:
+        from sqlstream.catalogs.databases import SparkTables
+
+        return SparkTables(opening.spark, opening.values["default-database"])
+
+
+class JdbcCatalog(CatalogType):
+    """Tables of PostgreSQL."""
+
+    name = "jdbc"
+    doc = "The tables of a PostgreSQL database, for lookups, bounded reads and INSERT; its schemas are databases."
+    options = (
+        Option("url", NAME, "jdbc:postgresql://host:5432/database"),
+        Option("base-url", NAME, "The same without the database, which the option database names."),
+        Option("database", NAME, "The database behind base-url."),
+        Option("username", STRING, "Who logs in."),
+        Option("password", STRING, "The password, as ${NAME}."),
+        _default_database("public"),
+    )
+
+    def open(self, opening: Opening) -> Store:
+        from sqlstream.catalogs.databases import OVER_POSTGRES, DatabaseTables
+
+        written = {key: value for key, value in opening.written.items() if key in ("url", "username", "password")}
+        if "base-url" in opening.written:
+            written["url"] = f"{opening.written['base-url'].rstrip('/')}/{opening.written.get('database', '')}"
+        return DatabaseTables(OVER_POSTGRES, tuple(written.items()), opening.values["default-database"])
+
+    def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
+        if not {"url", "base-url"} & given.keys():
+            message = 'catalogs of the type "jdbc" need the option "url"'
+            yield Diagnostic(WRONG_CATALOG, message, span, hint="Add 'url' = 'jdbc:postgresql://host:5432/database'.")
+
+
+class DuckDbCatalog(CatalogType):
+    """Tables of a DuckDB file."""
+
+    name = "duckdb"
+    doc = "The tables of a DuckDB file, for lookups and bounded reads; its schemas are databases."
+    options = (Option("path", PATH, "The file of the database.", required=True), _default_database("main"))
+
+    def open(self, opening: Opening) -> Store:
+        from sqlstream.catalogs.databases import OVER_DUCKDB, DatabaseTables
+
+        return DatabaseTables(OVER_DUCKDB, (("path", opening.written["path"]),), opening.values["default-database"])
+
+
+BUILT_IN: Mapping[str, CatalogType] = {
+    kind.name: kind for kind in (MemoryCatalog(), FileCatalog(), SparkCatalog(), JdbcCatalog(), DuckDbCatalog())
+}
 _OTHER_NAMES = {"generic_in_memory": "memory"}
 """How Flink calls them."""
 
 
-def kind_of_catalog(options: Mapping[str, str], name: str, span: Span | None) -> CatalogKind:
-    """What ``'type'`` says. ConnectorError SS536."""
-    names = [kind.name for kind in KINDS]
+def catalog_type(options: Mapping[str, str], name: str, span: Span | None) -> CatalogType:
+    """What ``'type'`` says. ConnectorError SS536 if it is missing or unknown, or if its package cannot be loaded."""
     if "type" not in options:
-        message, hint = f'catalog "{name}" has no type', f"Add WITH ('type' = '…'); types are {', '.join(names)}."
+        names = ", ".join((*BUILT_IN, *registered(GROUP)))
+        message, hint = f'catalog "{name}" has no type', f"Add WITH ('type' = '…'); types are {names}."
         raise ConnectorError(WRONG_CATALOG, message, span, hint=hint)
     wanted = _OTHER_NAMES.get(options["type"], options["type"])
-    kind = next((kind for kind in KINDS if kind.name == wanted), None)
-    if kind is None:
+    if wanted in BUILT_IN:
+        return BUILT_IN[wanted]
+    point = registered(GROUP).get(wanted)
+    if point is None:
         message = f'there is no type "{options["type"]}" of catalogs'
-        raise ConnectorError(WRONG_CATALOG, message, span, hint=hint_of(options["type"], names, "Types"))
+        hint = hint_of(options["type"], (*BUILT_IN, *registered(GROUP)), "Types")
+        raise ConnectorError(WRONG_CATALOG, message, span, hint=hint)
+    try:
+        kind = instance_of(point)
+    except NotLoaded as error:
+        raise _unusable(point, str(error), span) from error
+    if not isinstance(kind, CatalogType):
+        raise _unusable(point, f"{point.value} is no sqlstream.catalogs.kinds.CatalogType", span)
     return kind
+
+
+def _unusable(point: EntryPoint, reason: str, span: Span | None) -> ConnectorError:
+    message = f'type "{point.name}" of catalogs, of package "{package_of(point)}", cannot be loaded'
+    hint = f'Correct or remove the package "{package_of(point)}".'
+    return ConnectorError(WRONG_CATALOG, message, span, detail=f"{reason.rstrip('.')}.", hint=hint)
 
 
 def mounted(
@@ -139,33 +191,26 @@ def mounted(
     spans: Mapping[str, Span] | None = None,
 ) -> Store:
     """The store that the options of CREATE CATALOG describe. ConnectorErrors SS536, SS503, SS504."""
-    kind = kind_of_catalog(options, name, (spans or {}).get("type", span))
+    kind = catalog_type(options, name, (spans or {}).get("type", span))
     given = {key: expanded(value, variables) for key, value in options.items() if key != "type"}
-    wrong = [*_wrong(kind, given, span, spans or {})]
+    wrong = [*_wrong_options(kind, given, span, spans or {}), *kind.check(given, span)]
     if wrong:
         raise SqlStreamError.of(wrong)
     return kind.open(Opening(given, parsed(kind.options, given), spark))
 
 
-def _wrong(
-    kind: CatalogKind, given: Mapping[str, str], span: Span | None, spans: Mapping[str, Span]
-) -> list[Diagnostic]:
-    wrong: list[Diagnostic] = []
+def _wrong_options(
+    kind: CatalogType, given: Mapping[str, str], span: Span | None, spans: Mapping[str, Span]
+) -> Iterable[Diagnostic]:
     for key, value in given.items():
         option = find(kind.options, key)
         if option is None:
             message = f'catalogs of the type "{kind.name}" have no option "{key}"'
             hint = hint_of(key, (o.key for o in kind.options), "Options")
-            wrong.append(Diagnostic(WRONG_CATALOG, message, spans.get(key, span), hint=hint))
+            yield Diagnostic(WRONG_CATALOG, message, spans.get(key, span), hint=hint)
         elif (mistake := check_value(option, key, value, spans.get(key, span))) is not None:
-            wrong.append(mistake)
+            yield mistake
     for option in kind.options:
         if option.required and option.key not in given:
             message = f'catalogs of the type "{kind.name}" need the option "{option.key}"'
-            wrong.append(Diagnostic(WRONG_CATALOG, message, span, hint=f"Add '{option.key}' = '…': {option.doc}"))
-    if kind.name == "jdbc" and not {"url", "base-url"} & given.keys():
-        message = 'catalogs of the type "jdbc" need the option "url"'
-        wrong.append(
-            Diagnostic(WRONG_CATALOG, message, span, hint="Add 'url' = 'jdbc:postgresql://host:5432/database'.")
-        )
-    return wrong
+            yield Diagnostic(WRONG_CATALOG, message, span, hint=f"Add '{option.key}' = '…': {option.doc}")

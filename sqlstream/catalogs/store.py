@@ -1,7 +1,6 @@
-"""The contract of a catalog: databases, and in them relations (tables and views) and functions by name.
+"""What a catalog stores: databases, and in them relations (tables and views) and functions by name.
 
-What a store holds is either a definition, a statement with its text, which ``sqlstream.catalog`` binds where it is
-used, or what is bound already.
+An entry is either a definition, which ``sqlstream.catalog`` binds where it is used, or bound already.
 """
 
 from __future__ import annotations
@@ -10,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sqlstream.errors import ConnectorError, Span
 from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import Function, Table, View
+from sqlstream.secrets import has_secret_name, secret_texts
 
 Kind = Literal["relation", "function"]
 """The two name spaces of a database."""
@@ -21,7 +22,7 @@ Definition = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView
 
 @dataclass(frozen=True)
 class Stored:
-    """A definition under its bare name; its spans point into ``text``, and ``file`` is where that was read."""
+    """A definition. Its spans point into ``text``, which was read from ``file`` if that is given."""
 
     statement: Definition
     text: str = ""
@@ -34,7 +35,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Bound:
-    """What is bound already, with its definition where it has one."""
+    """A bound table, view or function, with its definition if it has one. ``spelled``: its name in the catalog."""
 
     item: Table | View | Function
     stored: Stored | None = None
@@ -50,15 +51,20 @@ Entry = Stored | Bound
 
 @dataclass(frozen=True)
 class Database:
+    """A database with the comment and the options of its CREATE DATABASE."""
+
     name: str
     comment: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Store(Protocol):
-    """Names compare without regard to case. ``refusal`` is why nothing can be created, changed or dropped in the
-    store; None where that is possible. ``default_database`` is there without a CREATE. ``keeps_text``: definitions
-    are written down, so that no secret may be in them."""
+    """The databases of a catalog. Names compare without regard to case.
+
+    * ``default_database``: a database that exists without CREATE DATABASE.
+    * ``refusal``: why nothing can be created, changed or dropped in the store; None: it can.
+    * ``keeps_text``: definitions are written down, so they must not hold secrets.
+    """
 
     @property
     def default_database(self) -> str: ...
@@ -72,11 +78,11 @@ class Store(Protocol):
     def databases(self) -> list[Database]: ...
 
     def put_database(self, database: Database) -> None:
-        """Creates the database, or takes the place of the one of that name."""
+        """Creates or replaces the database."""
         ...
 
     def drop_database(self, name: str) -> None:
-        """Removes the database with all that is in it."""
+        """Removes the database with all its entries."""
         ...
 
     def names(self, database: str, kind: Kind) -> list[str]:
@@ -86,16 +92,161 @@ class Store(Protocol):
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None: ...
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
-        """Adds the entry, or takes the place of the one of that name; ``new``: FileExistsError where there is one."""
+        """Adds or replaces the entry. ``new``: FileExistsError if there is one of this name."""
         ...
 
     def remove(self, database: str, kind: Kind, name: str) -> None: ...
 
     def copy(self) -> Store:
-        """A store that changes on its own, and nothing outside of this process with it."""
+        """An independent copy, whose changes stay in this process."""
         ...
 
 
 def same_name(name: str, names: list[str]) -> str | None:
-    """The name among ``names`` that is equal but for case."""
+    """The name among ``names`` that differs in case at most."""
     return next((n for n in names if n.casefold() == name.casefold()), None)
+
+
+# --- secrets in definitions that are written down ---------------------------------------------------------------
+
+SECRET = "SS533"
+
+
+def refuse_secrets(stored: Stored) -> None:
+    """ConnectorError SS533 where an option of a table or a materialized view holds a secret."""
+    if isinstance(stored.statement, nodes.CreateTable | nodes.CreateMaterializedView):
+        for option in stored.statement.options:
+            if secret_texts(option.key, option.value):
+                raise _secret(option.key, f'table "{stored.name}"', option.span)
+
+
+def refuse_secrets_of(database: Database) -> None:
+    """ConnectorError SS533 where an option of a database with the name of a secret holds one."""
+    for key, value in database.options.items():
+        if has_secret_name(key) and secret_texts(key, value):
+            raise _secret(key, f'database "{database.name}"', None)
+
+
+def _secret(key: str, owner: str, span: Span | None) -> ConnectorError:
+    message = f'option "{key}" of {owner} holds a secret, which the catalog would write down'
+    hint = f"Write '{key}' = '${{NAME}}' and set the environment variable NAME, or give --env-file."
+    return ConnectorError(SECRET, message, span, hint=hint)
+
+
+# --- stores in memory -----------------------------------------------------------------------------------------
+
+_Key = tuple[str, Kind, str]
+
+
+def _key(database: str, kind: Kind, name: str) -> _Key:
+    return database.casefold(), kind, name.casefold()
+
+
+@dataclass
+class InMemory:
+    """A ``Store`` that exists as long as its session."""
+
+    default_database: str
+    refusal: str | None = None
+    keeps_text: bool = False
+    _databases: dict[str, Database] = field(default_factory=dict)
+    _entries: dict[_Key, Entry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self._databases:
+            self.put_database(Database(self.default_database))
+
+    def databases(self) -> list[Database]:
+        return list(self._databases.values())
+
+    def put_database(self, database: Database) -> None:
+        self._databases[database.name.casefold()] = database
+
+    def drop_database(self, name: str) -> None:
+        self._databases.pop(name.casefold(), None)
+        self._entries = {key: entry for key, entry in self._entries.items() if key[0] != name.casefold()}
+
+    def names(self, database: str, kind: Kind) -> list[str]:
+        return [entry.name for key, entry in self._entries.items() if key[:2] == (database.casefold(), kind)]
+
+    def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
+        return self._entries.get(_key(database, kind, name))
+
+    def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        self._entries[_key(database, kind, entry.name)] = entry
+
+    def remove(self, database: str, kind: Kind, name: str) -> None:
+        self._entries.pop(_key(database, kind, name), None)
+
+    def copy(self) -> InMemory:
+        return InMemory(
+            self.default_database, self.refusal, self.keeps_text, dict(self._databases), dict(self._entries)
+        )
+
+
+@dataclass
+class Trial:
+    """A ``Store`` whose changes stay in memory, on top of one that it does not change: scripts are checked on it."""
+
+    below: Store
+    _databases: dict[str, Database | None] = field(default_factory=dict)
+    _entries: dict[_Key, Entry | None] = field(default_factory=dict)
+
+    @property
+    def default_database(self) -> str:
+        return self.below.default_database
+
+    @property
+    def refusal(self) -> str | None:
+        return self.below.refusal
+
+    @property
+    def keeps_text(self) -> bool:
+        return self.below.keeps_text
+
+    def databases(self) -> list[Database]:
+        there = {d.name.casefold(): d for d in self.below.databases()}
+        return [database for database in {**there, **self._databases}.values() if database is not None]
+
+    def put_database(self, database: Database) -> None:
+        if self.keeps_text:
+            refuse_secrets_of(database)
+        self._databases[database.name.casefold()] = database
+
+    def drop_database(self, name: str) -> None:
+        kinds: tuple[Kind, ...] = ("relation", "function")
+        for kind in kinds:
+            for inside in self.names(name, kind):
+                self.remove(name, kind, inside)
+        self._databases[name.casefold()] = None
+
+    def names(self, database: str, kind: Kind) -> list[str]:
+        names = {name.casefold(): name for name in self._names_below(database, kind)}
+        for (in_database, of_kind, key), entry in self._entries.items():
+            if (in_database, of_kind) == (database.casefold(), kind):
+                names.pop(key, None)
+                names |= {key: entry.name} if entry is not None else {}
+        return list(names.values())
+
+    def _names_below(self, database: str, kind: Kind) -> list[str]:
+        there = {d.name.casefold() for d in self.below.databases()}
+        return self.below.names(database, kind) if database.casefold() in there else []
+
+    def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
+        key = _key(database, kind, name)
+        if key in self._entries:
+            return self._entries[key]
+        there = {d.name.casefold() for d in self.below.databases()}
+        return self.below.entry(database, kind, name) if database.casefold() in there else None
+
+    def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        stored = entry.stored if isinstance(entry, Bound) else entry
+        if self.keeps_text and stored is not None:
+            refuse_secrets(stored)
+        self._entries[_key(database, kind, entry.name)] = entry
+
+    def remove(self, database: str, kind: Kind, name: str) -> None:
+        self._entries[_key(database, kind, name)] = None
+
+    def copy(self) -> Trial:
+        return Trial(self.below, dict(self._databases), dict(self._entries))

@@ -27,14 +27,15 @@ from sqlstream.connectors.connector import (
     StreamSink,
     TruncatableTable,
     UpsertSink,
+    ViewTable,
     columns_of,
     folder_of_batch,
 )
+from sqlstream.entry_points import NotLoaded, instance_of, package_of, registered
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import hint_of
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.secrets.options import show_values_of
-from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -54,6 +55,7 @@ __all__ = [
     "StreamSink",
     "TruncatableTable",
     "UpsertSink",
+    "ViewTable",
     "answers_lookups",
     "columns_of",
     "connector",
@@ -73,21 +75,21 @@ GROUP = "sqlstream.connectors"
 """The group of entry points: ``name = "package.module:Class"``."""
 
 BUILT_IN = {
-    "blackhole": "sqlstream.connectors.blackhole:Blackhole",
+    "blackhole": "sqlstream.connectors.trying_out:Blackhole",
     "datagen": "sqlstream.connectors.datagen:DataGen",
-    "duckdb": "sqlstream.connectors.duckdb:DuckDb",
+    "duckdb": "sqlstream.connectors.file_databases:DuckDb",
     "filesystem": "sqlstream.connectors.filesystem:FileSystem",
     "http": "sqlstream.connectors.http:Http",
-    "jdbc": "sqlstream.connectors.jdbc:Jdbc",
+    "jdbc": "sqlstream.connectors.postgres:Jdbc",
     "kafka": "sqlstream.connectors.kafka:Kafka",
     "memory": "sqlstream.connectors.memory:Memory",
     "postgres": "sqlstream.connectors.postgres:Postgres",
-    "print": "sqlstream.connectors.print:Print",
-    "rate": "sqlstream.connectors.rate:Rate",
+    "print": "sqlstream.connectors.trying_out:Print",
+    "rate": "sqlstream.connectors.trying_out:Rate",
     "redis": "sqlstream.connectors.redis:Redis",
-    "socket": "sqlstream.connectors.socket:Socket",
+    "socket": "sqlstream.connectors.trying_out:Socket",
     "spark": "sqlstream.connectors.spark:SparkTable",
-    "sqlite": "sqlstream.connectors.sqlite:Sqlite",
+    "sqlite": "sqlstream.connectors.file_databases:Sqlite",
     "test": "sqlstream.connectors.test:Fed",
     "upsert-kafka": "sqlstream.connectors.upsert_kafka:UpsertKafka",
 }
@@ -96,7 +98,7 @@ BUILT_IN = {
 
 def names() -> tuple[str, ...]:
     """The names of all connectors, ours and those of installed packages, in alphabetical order."""
-    return tuple(sorted({*BUILT_IN, *_entry_points()}))
+    return tuple(sorted({*BUILT_IN, *registered(GROUP)}))
 
 
 def connector(name: str) -> Connector:
@@ -182,33 +184,25 @@ def _built_in(name: str) -> Connector:
 
 
 @cache
-def _entry_points() -> Mapping[str, EntryPoint]:
-    from importlib.metadata import entry_points  # imports email and zipfile: start-up does without
-
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}
-
-
-@cache
 def _of_package(name: str) -> Connector | None:
-    point = _entry_points().get(name)
+    point = registered(GROUP).get(name)
     if point is None:
         return None
-    package = point.dist.name if point.dist is not None else point.module
     try:
-        instance = point.load()()
-    except Exception as error:
-        raise _unusable(name, package, f"{type(error).__name__}: {reason_of(error)}") from error
+        instance = instance_of(point)
+    except NotLoaded as error:
+        raise _unusable(point, str(error)) from error
     if not isinstance(instance, Connector):
-        raise _unusable(name, package, f"{point.value} is no sqlstream.connectors.Connector")
+        raise _unusable(point, f"{point.value} is no sqlstream.connectors.Connector")
     if instance.name != name:
-        raise _unusable(name, package, f'its entry point is called "{name}", and its class "{instance.name}"')
+        raise _unusable(point, f'its entry point is called "{name}", and its class "{instance.name}"')
     show_values_of(option.key for option in instance.options if option.shown)
     return instance
 
 
-def _unusable(name: str, package: str, reason: str) -> ConnectorError:
-    message = f'connector "{name}" of package "{package}" cannot be loaded'
-    hint = f'Correct or remove the package "{package}".'
+def _unusable(point: EntryPoint, reason: str) -> ConnectorError:
+    message = f'connector "{point.name}" of package "{package_of(point)}" cannot be loaded'
+    hint = f'Correct or remove the package "{package_of(point)}".'
     return ConnectorError(UNKNOWN_CONNECTOR, message, detail=f"{reason.rstrip('.')}.", hint=hint)
 
 

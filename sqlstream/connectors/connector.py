@@ -506,6 +506,22 @@ class SessionTable(TruncatableTable):
         self.drop(directory, table)
 
 
+class ViewTable(Connector):
+    """A connector whose tables can store the rows of materialized views: readers see complete micro-batches only."""
+
+    @abstractmethod
+    def is_there(self, table: Table) -> bool:
+        """Whether there are rows, or a table, where the view would be stored."""
+
+    @abstractmethod
+    def is_ours(self, table: Table) -> bool:
+        """Whether a job of ours has written them. Only then may a new view replace them."""
+
+    @abstractmethod
+    def remove(self, table: Table) -> None:
+        """Removes the table or its files."""
+
+
 # --- for several connectors -----------------------------------------------------------------------------------
 
 

@@ -1,19 +1,26 @@
-"""The common part of connectors for databases in one file: ``duckdb`` and ``sqlite``."""
+"""``duckdb`` and ``sqlite``: tables of a database in one file, looked up by any columns."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
-from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.database_tables import CONNECTIONS, TABLE_OPTION
+from sqlstream.connectors.connector import WRONG_COLUMN, Environment, LookupTable
+from sqlstream.connectors.database_tables import CONNECTIONS, TABLE_OPTION, Allowed, filters, matched, no_table
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import PATH, Option
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.listed_files import version_of
-from sqlstream.udfs.lookup.source import Request
+from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
+from sqlstream.udfs.lookup.sources import duckdb, sqlite
+from sqlstream.udfs.lookup.sources.clients import no_package
+from sqlstream.udfs.lookup.sources.duckdb import DuckDbSource
 from sqlstream.udfs.lookup.sources.file_database import first_line
 from sqlstream.udfs.lookup.sources.sql_text import Dialect
+from sqlstream.udfs.lookup.sources.sqlite import SqliteSource
 from sqlstream.udfs.texts import reason_of
 
 NO_FILE = "SS566"
@@ -67,11 +74,126 @@ def columns_there(
 
 
 def file_as_of(path: str, *, changing: bool = False) -> str:
-    """A word for the file as it is now. ``changing``: the database lets others write, and shows it to open connections,
-    so that only a file in its place is another one."""
+    """An identifier of the version of a file.
+
+    ``changing``: open connections see what others write, so only another file under this path is another version.
+    """
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
         return ""
     parts = (status.st_dev, status.st_ino) if changing else version_of(status)
     return "-".join(map(str, parts))
+
+
+# --- duckdb ---------------------------------------------------------------------------------------------------
+
+
+_ELEMENTS = [name for name in duckdb.DIALECT.sent if name not in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ")]
+_TYPES_OF_DUCKDB = (*duckdb.DIALECT.sent, *(f"ARRAY<{name}>" for name in _ELEMENTS))
+_SMALL = ("tinyint", "smallint", "utinyint")
+_MIDDLE = (*_SMALL, "integer", "usmallint")
+_LARGE = (*_MIDDLE, "bigint", "uinteger")
+_TIMES = {"timestamp", "timestamp with time zone", "timestamp_s", "timestamp_ms"}
+
+READABLE: Allowed = {
+    "BOOLEAN": {"boolean"},
+    "TINYINT": {"tinyint"},
+    "SMALLINT": set(_SMALL),
+    "INT": set(_MIDDLE),
+    "BIGINT": set(_LARGE),
+    "FLOAT": {"float"},
+    "DOUBLE": {"float", "double"},
+    "DECIMAL": {"decimal", *_LARGE},
+    "BINARY": {"blob"},
+    "DATE": {"date"},
+    "TIMESTAMP": _TIMES,
+    "TIMESTAMP_NTZ": _TIMES,
+}
+
+_COLUMNS_QUERY = """
+    SELECT column_name, data_type FROM duckdb_columns()
+    WHERE table_name = ? AND schema_name = ? AND NOT internal ORDER BY column_index"""
+
+
+def _columns_of_duckdb(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
+    with closing(duckdb.connect(path)) as database:
+        schema = parts[-2] if len(parts) > 1 else "main"
+        types: dict[str, str] = dict(database.execute(_COLUMNS_QUERY, [parts[-1], schema]).fetchall())
+        if not types:
+            tables = database.execute("SELECT DISTINCT table_name FROM duckdb_columns() WHERE NOT internal").fetchall()
+            raise no_table(table, parts, (name for (name,) in tables))
+    return types
+
+
+class DuckDb(LookupTable):
+    """Asks the file in the worker processes."""
+
+    name = "duckdb"
+    doc = "Tables of a DuckDB file, looked up by any columns."
+    options = OPTIONS
+    scans = True
+    variables = ("path",)
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        return check_types(table, spans, _TYPES_OF_DUCKDB)
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        """Checks first that the file has the table, and the columns with types that can be read."""
+        if find_spec("duckdb") is None:
+            raise no_package("duckdb", "duckdb")
+        from duckdb import Error
+
+        values = self.resolved_values(table)
+        path, parts = values["path"], values["table-name"]
+        require_keys(table, request, duckdb.DIALECT)
+        types = columns_there(table, path, lambda: _columns_of_duckdb(table, path, parts), Error)
+        names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
+        stored = matched(table, names, types, READABLE)
+        connections, file = values["lookup.connections"], file_as_of(path)
+        return DuckDbSource(table.name, path, parts, request, tuple(stored.items()), connections, file)
+
+    def filters(self, table: Table, comparison: Comparison) -> bool:
+        return filters(table, comparison)
+
+
+# --- sqlite ---------------------------------------------------------------------------------------------------
+
+
+_TYPES_OF_SQLITE = (*sqlite.DIALECT.sent, "TIMESTAMP", "TIMESTAMP_NTZ")
+
+
+def _columns_of_sqlite(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
+    with closing(sqlite.connect(path)) as database:
+        rows = database.execute("SELECT name FROM pragma_table_info(?)", [parts[-1]]).fetchall()
+        if not rows or parts[:-1] not in ((), ("main",)):
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+            raise no_table(table, parts, (name for (name,) in tables))
+    return {name: "" for (name,) in rows}
+
+
+class Sqlite(LookupTable):
+    """Asks the file in the worker processes."""
+
+    name = "sqlite"
+    doc = "Tables of a SQLite file, looked up by any columns."
+    options = OPTIONS
+    scans = True
+    variables = ("path",)
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        return check_types(table, spans, _TYPES_OF_SQLITE)
+
+    def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
+        """Checks first that the file has the table and the columns, which have no types in SQLite."""
+        values = self.resolved_values(table)
+        path, parts = values["path"], values["table-name"]
+        require_keys(table, request, sqlite.DIALECT)
+        columns = columns_there(table, path, lambda: _columns_of_sqlite(table, path, parts), sqlite3.Error)
+        names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
+        stored = matched(table, names, columns, {})
+        connections, file = values["lookup.connections"], file_as_of(path, changing=True)
+        return SqliteSource(table.name, path, parts, request, tuple(stored.items()), connections, file)
+
+    def filters(self, table: Table, comparison: Comparison) -> bool:
+        return filters(table, comparison)

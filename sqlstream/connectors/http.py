@@ -2,38 +2,283 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from sqlstream.connectors.connector import BatchWriter, Environment, LookupTable, Sink
-from sqlstream.connectors.http_checks import STATUSES, check, require_address
-from sqlstream.connectors.http_sink import HttpWriter, SendRetry
-from sqlstream.connectors.json_columns import COLUMN_PATH, JSON_PATH, column_paths
+from sqlstream.connectors.json_documents import (
+    COLUMN_PATH,
+    JSON_PATH,
+    check_columns,
+    check_names,
+    column_paths,
+    write_in_workers,
+)
 from sqlstream.connectors.secrets import masked, resolved, secrets_of
-from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import Table
-from sqlstream.secrets import is_harmless_header
+from sqlstream.secrets import is_clear, is_harmless_header
+from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.clients import no_equality, no_package
-from sqlstream.udfs.lookup.sources.http import KEYS, AnswerReader, HttpCall, HttpServer, HttpSource
-from sqlstream.udfs.lookup.sources.scalars import Template, parse_json_template, parse_template
+from sqlstream.udfs.lookup.sources.http import (
+    KEYS,
+    AnswerReader,
+    HttpCall,
+    HttpServer,
+    HttpSource,
+    open_session,
+    send,
+    text_of,
+    url_text,
+)
+from sqlstream.udfs.lookup.sources.json_values import json_object
+from sqlstream.udfs.lookup.sources.scalars import SCALARS, Template, parse_json_template, parse_template, to_text
+from sqlstream.udfs.texts import python_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from aiohttp import ClientSession
+
+# --- checks --------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"https?://[^/?#\s]+([/?].*)?", re.IGNORECASE)
+_PRINTABLE = re.compile(r"[!-~]*")
+_REFERENCE = re.compile(r"\$\{\w+\}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_URL_HINT = "Write it as 'https://host/planes/{tailnum}', percent-encoded; columns stand behind the host."
 
 
-def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
-    """The request for several keys; None where there is none."""
-    body = _body(values, "batch.body")
-    if body is None and values["batch.url"] is None:
-        return None
-    url = _url(values, "batch.url" if values["batch.url"] is not None else "url")
-    if KEYS in url.names and len(request.keys) > 1:
-        message = 'option "batch.url" has {keys} for one key column, and the lookup has several'
-        raise ConnectorError(WRONG_VALUE, message, hint="Write a place for each column, or take batch.body.")
-    return HttpCall("GET" if body is None else "POST", url, body)
+def _statuses(text: str) -> tuple[int, ...]:
+    statuses = tuple(int(word) for word in text.split(",") if word.strip())
+    if not all(100 <= status <= 599 for status in statuses):
+        raise ValueError(text)
+    return statuses
+
+
+STATUSES = OptionKind("list", "HTTP statuses with commas, such as '404,204', or none", _statuses)
+
+
+def require_address(template: Template, key: str) -> None:
+    """ConnectorError SS504 where a template with resolved secrets is no URL. The message shows no secret."""
+    if not is_address(template) or not is_clear("".join(p if isinstance(p, str) else "{x}" for p in template.parts)):
+        raise ConnectorError(WRONG_VALUE, f'option "{key}" is no URL', hint=_URL_HINT)
+
+
+def is_address(template: Template) -> bool:
+    """Whether the template is a URL whose host is fixed: no value of a row chooses the server."""
+    fixed = "".join(text for text in template.parts if isinstance(text, str))
+    alone = len(template.parts) <= 1
+    match = _ADDRESS.fullmatch(template.start)
+    return match is not None and (alone or match[1] is not None) and _PRINTABLE.fullmatch(fixed) is not None
+
+
+def _check_urls(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    for key in ("url", "batch.url"):
+        text = table.option(key)
+        if text is None:
+            continue
+        template = parse_template(text)
+        if not is_address(parse_template(_without_references(text))):
+            message = f'option "{key}" of table "{table.name}" is no URL'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=_URL_HINT)
+        yield from check_names(table, key, _columns(template, key), spans, SCALARS)
+
+
+def _without_references(text: str) -> str:
+    """The URL with a placeholder for each variable, whose value is checked when a job starts."""
+    head = _REFERENCE.match(text)
+    if head is None:
+        return _REFERENCE.sub("x", text)
+    rest = _REFERENCE.sub("x", text[head.end() :])
+    return f"http://x{rest}" if rest[:1] in ("", "/", "?", ":") else f"http://x/{rest}"
+
+
+def _columns(template: Template, key: str) -> list[str]:
+    return [name for name in template.names if not (key.startswith("batch.") and name == KEYS)]
+
+
+def _check_bodies(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if table.option("body") is not None and (table.option("method") or "GET").strip().upper() == "GET":
+        message = f'option "body" of table "{table.name}" is not sent with the method GET'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("body"), hint="Add 'method' = 'POST', or remove the body.")
+    for key in ("body", "batch.body"):
+        text = table.option(key)
+        if text is None:
+            continue
+        template = parse_json_template(text)
+        try:
+            json.loads(template.filled_json(dict.fromkeys(template.names, "0")))
+        except ValueError:
+            message = f'option "{key}" of table "{table.name}" is no JSON'
+            hint = """Write it as '{"tailnum": {tailnum}}'; values come with their quotes."""
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)
+        yield from check_names(table, key, _columns(template, key), spans, SCALARS)
+    single, batch = table.option("batch.url"), table.option("batch.body")
+    if single is not None and batch is None and not parse_template(single).names:
+        message = f'option "batch.url" of table "{table.name}" has no place for the keys'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("batch.url"), hint="Write {keys}, or add batch.body.")
+
+
+def _check_headers(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    given = dict(table.options)
+    for key, value in given.items():
+        name = key.removeprefix("headers.")
+        if name != key and (not _HEADER.fullmatch(name) or not value.isprintable()):
+            message = f'option "{key}" of table "{table.name}" is no header'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Write 'headers.X-Client' = 'sqlstream'.")
+    user = {key for key in ("auth.username", "auth.password") if key in given}
+    if len(user) == 1:
+        message = 'options "auth.username" and "auth.password" need each other'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(min(user)), hint="Add the other, or take auth.token.")
+    elif user and "auth.token" in given:
+        message = 'options "auth.token" and "auth.username" exclude each other'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("auth.token"), hint="Remove one of them.")
+
+
+# --- rows to a server, at least once --------------------------------------------------------------------------
+
+NOT_SENT = "SS579"
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+@dataclass(frozen=True)
+class SendRetry:
+    """When to send a request again: up to ``times`` times, if there was no answer or one with one of the ``statuses``.
+
+    ``exponential``: each delay is twice the previous one, up to ``limit_ms``.
+    """
+
+    times: int
+    delay_ms: int
+    limit_ms: int
+    exponential: bool
+    statuses: tuple[int, ...]
+
+    def delay(self, attempt: int) -> float:
+        """Seconds before the attempt with this number, from 1 on for the first retry."""
+        if not self.exponential:
+            return self.delay_ms / 1000
+        return min(self.delay_ms << min(attempt - 1, 60), self.limit_ms) / 1000
+
+
+@dataclass(frozen=True)
+class Message:
+    """One request. ``key``, by which servers drop repeats, is the same when the micro-batch runs again."""
+
+    what: str
+    url: str = field(repr=False)
+    body: str
+    key: str
+
+
+@dataclass(frozen=True)
+class HttpWriter:
+    """Sends rows from the tasks of Spark.
+
+    * ``body``: ``object`` (a request per row), ``array`` or ``lines`` (a request per ``batch_rows`` rows).
+    * ``batch``: the number of the micro-batch.
+    * ``at_once``: the number of concurrent requests of a task; with more than one, rows lose their order.
+    """
+
+    table: str
+    columns: tuple[tuple[str, DataType], ...]
+    server: HttpServer
+    method: str
+    url: Template = field(repr=False)
+    body: str
+    batch_rows: int
+    at_once: int
+    retry: SendRetry
+    job: str
+    batch: int = 0
+
+    def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
+        """Send the rows of a partition: see ``PartitionWriter``."""
+        asyncio.run(self._send_all(self._messages(partition, rows)))
+
+    async def _send_all(self, messages: Iterator[Message]) -> None:
+        """ConnectorError SS579 after the last retry of a request; no other request starts then."""
+        async with open_session(self.server) as session:
+
+            async def send_some() -> None:
+                for message in messages:  # all take from one iterator, so it is never read far ahead
+                    await self._send(session, message)
+
+            tasks = [asyncio.ensure_future(send_some()) for _ in range(self.at_once)]
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, session: ClientSession, message: Message) -> None:
+        headers = {IDEMPOTENCY_KEY: message.key}
+        for attempt in range(self.retry.times + 1):
+            if attempt:
+                await asyncio.sleep(self.retry.delay(attempt))
+            try:
+                async with send(session, self.server, self.method, message.url, message.body, headers) as (answer, _):
+                    if 200 <= answer.status < 300:
+                        return
+                    text = await text_of(answer, self.table, self.server, message.what)
+                    cause = f"status {answer.status}: {self.server.shown(text)}"
+                    again = answer.status in self.retry.statuses
+            except ConnectorError:
+                raise
+            except TimeoutError:
+                cause, again = f"no answer in {self.server.timeout_ms} ms", True
+            except Exception as error:
+                cause, again = self.server.shown(str(error)) or type(error).__name__, True
+            if not again:
+                break
+        raise self._failure(message, attempt + 1, cause)
+
+    def _failure(self, message: Message, attempts: int, cause: str) -> ConnectorError:
+        tried = f"{attempts} attempts" if attempts > 1 else "one attempt"
+        text = f'table "{self.table}" could not send {message.what} to {self.server.address} in {tried}: {cause}'
+        hint = "Nothing is lost: started again, the job sends its micro-batch again, with the same Idempotency-Key."
+        return ConnectorError(NOT_SENT, text, hint=hint)
+
+    # --- messages ---
+
+    def _messages(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+        kinds = dict(self.columns)
+        size = 1 if self.body == "object" else self.batch_rows
+        number = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, size):
+                rows = python_list(batch.slice(start, size), f'a value of table "{self.table}"')
+                objects = [json_object(row, kinds) for row in rows]
+                body = f"[{','.join(objects)}]" if self.body == "array" else "\n".join(objects)
+                key = self._key(partition, number, body)
+                what = f"{len(rows)} row{'s' * (len(rows) > 1)} of micro-batch {self.batch} ({IDEMPOTENCY_KEY} {key})"
+                yield Message(what, self._url(rows[0]), body, key)
+                number += 1
+
+    def _key(self, partition: int, number: int, body: str) -> str:
+        """The digest of the body tells requests with other rows from repeats, if rows arrive in another order."""
+        digest = hashlib.sha256(body.encode()).hexdigest()[:16]
+        return f"{quote(self.job, safe='')}-{self.batch}-{partition}-{number}-{digest}"
+
+    def _url(self, row: dict[str, object]) -> str:
+        texts = {}
+        for name in self.url.names:
+            if row[name] is None:
+                message = f'column "{name}" of table "{self.table}" is NULL, and its url is made of it'
+                raise ConnectorError(NOT_SENT, message, hint=f'Leave such rows out: WHERE "{name}" IS NOT NULL.')
+            texts[name] = url_text(to_text(row[name], dict(self.columns)[name]))
+        return self.url.filled(texts)
 
 
 # --- options --------------------------------------------------------------------------------------------------
@@ -85,6 +330,18 @@ def _authorization(values: Mapping[str, Any]) -> str | None:
         return None
     pair = f"{values['auth.username']}:{values['auth.password']}".encode()
     return f"Basic {base64.b64encode(pair).decode('ascii')}"
+
+
+def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
+    """The request for several keys; None where there is none."""
+    body = _body(values, "batch.body")
+    if body is None and values["batch.url"] is None:
+        return None
+    url = _url(values, "batch.url" if values["batch.url"] is not None else "url")
+    if KEYS in url.names and len(request.keys) > 1:
+        message = 'option "batch.url" has {keys} for one key column, and the lookup has several'
+        raise ConnectorError(WRONG_VALUE, message, hint="Write a place for each column, or take batch.body.")
+    return HttpCall("GET" if body is None else "POST", url, body)
 
 
 class Http(LookupTable, Sink):
@@ -186,4 +443,7 @@ class Http(LookupTable, Sink):
         return lambda batch, number: write_in_workers(batch, replace(writer, batch=number), server.secrets)
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        return check(table, spans)
+        yield from check_columns(table, spans)
+        yield from _check_urls(table, spans)
+        yield from _check_bodies(table, spans)
+        yield from _check_headers(table, spans)

@@ -1,21 +1,23 @@
-"""The rows of a ``memory`` table by its PRIMARY KEY: one Parquet file per version of the table, in one folder.
+"""Tables that hold one row per PRIMARY KEY in Parquet files: those of ``memory``, and directories of ``filesystem``.
 
-A micro-batch makes the next version of the newest one and its changes, and notes its number there; so what has been
-written already changes nothing when it runs again, and readers see all of a micro-batch or nothing. The whole table
-goes through the driver each time: such tables are small.
+A micro-batch writes the whole table anew, from the rows before it and its changes, and stores its number with them. A
+micro-batch that runs again therefore changes nothing, and readers see all of a micro-batch or nothing. The table
+passes through the driver each time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import json_of
 
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
 
 _VERSIONS, _ROWS, _EPOCHS = "versions", "rows.parquet", "_epochs.json"
 _KEPT_S = 60.0
-"""So long readers may take that have found a version which is no longer the newest."""
+"""Seconds that a version is kept after it was replaced, for readers that have found it."""
 
 _NUMBER = "__number"
 _GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
-"""Where a row is updated, the one that takes its place follows."""
+"""Rows of these kinds are removed. Where a row is updated, its new version follows."""
 
 _writing = Lock()
 
@@ -39,10 +41,10 @@ def newest(folder: Path) -> Path | None:
     return max(_versions(folder), default=None, key=_number_of)
 
 
-def replace_rows(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
-    """Make the next version of the table in ``folder``, of the newest one and the changes of micro-batch ``number``.
+def add_version(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
+    """Make the next version of a memory table from the newest one and the changes of micro-batch ``number``.
 
-    ``run``: whose numbers they are (``Environment.run``).
+    ``run``: the checkpoint that the number belongs to (``Environment.run``).
     """
     changes = batch.toArrow()  # computed always, because operators with state have to see a batch again, too
     with _writing:
@@ -54,7 +56,7 @@ def replace_rows(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
 
 
 def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """The rows, one for each of the keys, after changes, which have their kinds in ROW_KIND unless all are inserts."""
+    """The rows after the changes, one per key. ``changes`` have the column ROW_KIND unless all are inserts."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -91,7 +93,7 @@ def _write(folder: Path, last: Path | None, rows: pa.Table, epochs: dict[str, in
 
 
 def _forget(folder: Path) -> None:
-    """Remove the versions that nobody reads any more; the one before the newest may just have been found."""
+    """Remove old versions. A reader may have just found the one before the newest, so that stays."""
     before = time.time() - _KEPT_S
     for version in sorted(_versions(folder), key=_number_of)[:-2]:
         if version.stat().st_mtime < before:
@@ -104,3 +106,76 @@ def _versions(folder: Path) -> Iterator[Path]:
 
 def _number_of(version: Path) -> int:
     return int(version.name)
+
+
+# --- directories of filesystem tables -------------------------------------------------------------------------
+
+# All rows are in one file, which pandas, Spark and our own reader read as an ordinary table. The next version replaces
+# it in one step of the file system. The numbers of micro-batches are in the footer of the file, so a crash leaves the
+# file of a complete micro-batch.
+
+ROWS = "rows.parquet"
+_NEXT, _LOCK = "_next.parquet", "_lock"
+"""Names that readers of directories skip."""
+
+_FOOTER_KEY = b"sqlstream.epochs"
+
+
+def holds_rows_now(table: Table) -> bool:
+    """Whether the directory of the table holds its current rows by PRIMARY KEY, in one Parquet file."""
+    one_file = not (table.option("partition-by") or "").strip()
+    parquet = (table.option("format") or "").strip().lower() == "parquet"
+    return bool(table.primary_key) and parquet and one_file and table.changelog == APPEND_ONLY
+
+
+def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
+    """Apply the changes of micro-batch ``number`` to the table in ``folder``. ``run``: as in ``Environment``."""
+    changes = batch.toArrow()  # computed always, because operators with state have to see a batch again, too
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        epochs = epochs_of(folder)
+        if epochs.get(run, -1) < number:
+            _write_file(folder, with_changes(_rows_of_file(folder), changes, keys), epochs | {run: number})
+
+
+def epochs_of(folder: Path) -> dict[str, int]:
+    """The newest micro-batch of each run that is in the table; none where there is no table yet."""
+    import pyarrow.parquet as pq
+
+    if not (folder / ROWS).exists():
+        return {}
+    epochs = (pq.read_schema(folder / ROWS).metadata or {}).get(_FOOTER_KEY)
+    return {} if epochs is None else {str(run): int(number) for run, number in json_of(epochs).items()}
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether the folder has files that were not written by ``replace_file``."""
+    files = [path for path in folder.iterdir() if not path.name.startswith(("_", "."))]
+    return bool(files) and ([path.name for path in files] != [ROWS] or not epochs_of(folder))
+
+
+def _rows_of_file(folder: Path) -> pa.Table | None:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(folder / ROWS).replace_schema_metadata() if (folder / ROWS).exists() else None
+
+
+def _write_file(folder: Path, rows: pa.Table, epochs: dict[str, int]) -> None:
+    import pyarrow.parquet as pq
+
+    named = rows.replace_schema_metadata({_FOOTER_KEY: json.dumps(epochs).encode()})
+    with (folder / _NEXT).open("wb") as file:
+        pq.write_table(named, file)
+        file.flush()
+        os.fsync(file.fileno())
+    (folder / _NEXT).replace(folder / ROWS)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other jobs on this machine from writing into the folder."""
+    import fcntl
+
+    with (folder / _LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -23,7 +23,7 @@ from sqlstream.connectors.connector import (
     folder_of_batch,
 )
 from sqlstream.connectors.formats import quoted, schema_ddl
-from sqlstream.connectors.keyed_rows import newest, replace_rows
+from sqlstream.connectors.keyed_rows import add_version, newest
 from sqlstream.errors import UnsupportedError
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
@@ -71,7 +71,7 @@ class Memory(Source, UpsertSink, StreamSink, SessionTable):
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         folder = _folder_of_job(environment, table)
         if _is_keyed(table):
-            return partial(replace_rows, _folder(environment.directory, table), table.primary_key, environment.run)
+            return partial(add_version, _folder(environment.directory, table), table.primary_key, environment.run)
         return lambda batch, number: batch.write.mode("overwrite").parquet(folder_of_batch(folder, number))
 
     def drop(self, directory: Path, table: Table) -> None:

@@ -1,9 +1,13 @@
-"""``postgres``: tables of PostgreSQL, looked up by any columns and written exactly once; ``jdbc`` is its other name."""
+"""``postgres`` and ``jdbc``: tables of PostgreSQL, looked up by any columns and written exactly once.
+
+``jdbc`` takes Flink's options. No JDBC driver is used: psycopg reads and writes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,26 +20,21 @@ from sqlstream.connectors.connector import (
     RecoverableSink,
     SinkWriteRange,
     UpsertSink,
+    ViewTable,
 )
-from sqlstream.connectors.database_tables import (
-    CONNECTIONS,
-    READABLE,
-    TABLE_OPTION,
-    WRITABLE,
-    filters,
-    matched,
-)
+from sqlstream.connectors.database_tables import CONNECTIONS, READABLE, TABLE_OPTION, WRITABLE, filters, matched
 from sqlstream.connectors.postgres_server import (
     columns_there,
     connected,
+    of_url,
     parameters,
     regclass,
     require_psycopg,
     unique_keys,
 )
-from sqlstream.connectors.postgres_sink import PostgresWriter
-from sqlstream.connectors.postgres_tables import (
+from sqlstream.connectors.postgres_sink import (
     INDEXES,
+    PostgresWriter,
     create_table,
     create_table_text,
     drop_table,
@@ -44,9 +43,20 @@ from sqlstream.connectors.postgres_tables import (
     has_null_keys,
     innermost,
 )
-from sqlstream.connectors.secrets import resolved, secrets_of
+from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
+from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.planner.binder.lookups import (
+    CACHE,
+    MISSES,
+    OLDER_MISSES,
+    OLDER_ROWS,
+    OLDER_TTL,
+    PARTIAL,
+    RETRIES,
+    ROWS,
+    TTL,
+)
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
@@ -57,10 +67,11 @@ if TYPE_CHECKING:
 
 NO_UNIQUE_KEY = "SS565"
 
-# --- what a table says ----------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------------------
 
 
-def check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+def _check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS505 for columns of types that PostgreSQL lacks, and SS504 for indexes of columns that do not exist."""
     for column in table.physical_columns:
         if innermost(column.type).name not in DIALECT.sent:
             message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
@@ -75,51 +86,6 @@ def _check_indexes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
         if name.casefold() not in names:
             message = f'column "{name}" of the option "indexes" does not exist'
             yield Diagnostic(WRONG_VALUE, message, spans.get("indexes"), hint=f"There are {', '.join(sorted(names))}.")
-
-
-def _opened(table: Table) -> tuple[dict[str, Any], dict[str, str]]:
-    """The options with their secrets, and libpq's parameters. Called when a job starts, on the driver."""
-    require_psycopg()
-    values = resolved({**dict.fromkeys(("host", "port", "database")), **_all_values(table)})
-    try:
-        return values, parameters(values)
-    except ValueError as error:
-        message = f'option "url" of table "{table.name}" cannot be used: {error}'
-        hint = "Write 'postgresql://host:5432/database', or 'jdbc:postgresql://host:5432/database' with jdbc."
-        raise ConnectorError(WRONG_VALUE, message, hint=hint) from None
-
-
-def _all_values(table: Table) -> dict[str, Any]:
-    from sqlstream.connectors import connector
-
-    return connector(table.connector).values(table)
-
-
-# --- lookups --------------------------------------------------------------------------------------------------
-
-
-# --- materialized views ---------------------------------------------------------------------------------------
-
-
-def is_stored(table: Table) -> bool:
-    """Whether the database has a table of that name."""
-    values, connection = _opened(table)
-    with connected(table.name, connection, values["statement-timeout"]) as server:
-        return exists(server, values["table-name"])
-
-
-def was_written(table: Table) -> bool:
-    """Whether the database knows of a job that has written to the table."""
-    values, connection = _opened(table)
-    with connected(table.name, connection, values["statement-timeout"]) as server:
-        return has_epochs(server, values["table-name"])
-
-
-def remove_stored(table: Table) -> None:
-    """Drop the table in the database."""
-    values, connection = _opened(table)
-    with connected(table.name, connection, values["statement-timeout"]) as server:
-        drop_table(server, values["table-name"])
 
 
 # --- sink -----------------------------------------------------------------------------------------------------
@@ -171,7 +137,7 @@ OPTIONS = (
 """What ``postgres`` and ``jdbc`` have in common."""
 
 
-class Postgres(LookupTable, UpsertSink, RecoverableSink):
+class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
     """Asks in the worker processes and copies rows from them, with psycopg."""
 
     name = "postgres"
@@ -200,11 +166,29 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink):
         if "${" not in url and not url.startswith(("postgresql://", "postgres://")):
             message = 'option "url" is no address of PostgreSQL'
             yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")
-        yield from check_types(table, spans)
+        yield from _check_types(table, spans)
+
+    def _opened(self, table: Table) -> tuple[dict[str, Any], dict[str, str]]:
+        """The options with their secrets, and libpq's parameters. Called when a job starts, on the driver."""
+        require_psycopg()
+        values = {**dict.fromkeys(("host", "port", "database")), **self.resolved_values(table)}
+        try:
+            return values, parameters(values)
+        except ValueError as error:
+            message = f'option "url" of table "{table.name}" cannot be used: {error}'
+            hint = "Write 'postgresql://host:5432/database', or 'jdbc:postgresql://host:5432/database' with jdbc."
+            raise ConnectorError(WRONG_VALUE, message, hint=hint) from None
+
+    @contextmanager
+    def _connected(self, table: Table) -> Iterator[tuple[Connection, tuple[str, ...]]]:
+        """A connection, and the name of the table in the database."""
+        values, connection = self._opened(table)
+        with connected(table.name, connection, values["statement-timeout"]) as server:
+            yield server, values["table-name"]
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """Looks at the table there first: whether it has the columns, and of which types."""
-        values, connection = _opened(table)
+        """Checks first that the table in the database has the columns, with types that can be read."""
+        values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
         names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
         with connected(table.name, connection, timeout_ms) as server:
@@ -220,8 +204,8 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink):
         )
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """Looks at the table there first, so that a mistake shows before the first row."""
-        values, connection = _opened(table)
+        """Checks the table in the database first, or creates it, so that mistakes show before the first row."""
+        values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
         names = [c.name for c in table.physical_columns]
         with connected(table.name, connection, timeout_ms) as server:
@@ -237,7 +221,7 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink):
         return writer
 
     def location(self, table: Table) -> tuple[str | None, ...]:
-        """The table there, as far as the options tell without their secrets."""
+        """The table in the database, as far as the options say it without secrets."""
         return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
 
     def require_intact(
@@ -248,10 +232,108 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink):
             return
         if environment.begun <= written.since:
             return
-        values, connection = _opened(table)
+        values, connection = self._opened(table)
         with connected(table.name, connection, values["statement-timeout"]) as server:
             writer = _writer(environment, table, values, connection)
             writer.require_remembered(server, written.until if streamed and written.until != written.since else None)
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
         return filters(table, comparison)
+
+    def is_there(self, table: Table) -> bool:
+        with self._connected(table) as (server, name):
+            return exists(server, name)
+
+    def is_ours(self, table: Table) -> bool:
+        with self._connected(table) as (server, name):
+            return has_epochs(server, name)
+
+    def remove(self, table: Table) -> None:
+        with self._connected(table) as (server, name):
+            drop_table(server, name)
+
+
+# --- jdbc -----------------------------------------------------------------------------------------------------
+
+_PREFIX = "jdbc:postgresql://"
+_AFTER_WRITE = f"'{TTL}' says after which time answers are forgotten."
+_PER_BATCH = "Each micro-batch is one transaction; 'execution.checkpointing.interval' says how often there is one."
+
+_REFUSED = {
+    "lookup.partial-cache.expire-after-access": _AFTER_WRITE,
+    "lookup.partial-cache.caching-missing-key": f"It is '{MISSES}'.",
+    **dict.fromkeys(("sink.buffer-flush.max-rows", "sink.buffer-flush.interval", "sink.max-retries"), _PER_BATCH),
+    "sink.parallelism": "Rows are copied by the tasks that make them.",
+    "connection.max-retry-timeout": "'connect-timeout' says how long to wait for a connection.",
+    **dict.fromkeys(
+        ("scan.partition.column", "scan.partition.num", "scan.partition.lower-bound", "scan.partition.upper-bound",
+         "scan.fetch-size", "scan.auto-commit"),
+        "A query over finished data reads the table whole, in one task.",
+    ),
+}  # fmt: skip
+
+
+def _check_cache(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS503 for options of a cache that is off, or that would have no bound."""
+    given = dict(table.options)
+    partial = (given.get(CACHE) or "").strip().upper() == PARTIAL
+    if partial and ROWS not in given and OLDER_ROWS not in given:
+        message = f"'{CACHE}' = '{PARTIAL}' needs the option \"{ROWS}\""
+        yield Diagnostic(MISSING_OPTION, message, spans.get(CACHE), hint="A cache has a most number of rows.")
+    for key in (ROWS, TTL, MISSES) if not partial else ():
+        if key in given:
+            message = f"option \"{key}\" needs '{CACHE}' = '{PARTIAL}'"
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{CACHE}' = '{PARTIAL}' to WITH.")
+    for key in (OLDER_TTL, OLDER_MISSES):
+        if key in given and OLDER_ROWS not in given:
+            message = f'option "{key}" needs the option "{OLDER_ROWS}"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint="A cache has a most number of rows.")
+
+
+def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
+    hint = f"Write '{_PREFIX}host:5432/database'."
+    if not url.startswith(_PREFIX):
+        message = 'option "url" of connector "jdbc" is no address of PostgreSQL, the only database that it knows'
+        yield Diagnostic(WRONG_VALUE, message, span, hint=hint)
+        return
+    try:
+        parameters = of_url(url)
+    except ValueError as error:
+        yield Diagnostic(WRONG_VALUE, f'option "url" cannot be used: {error}', span, hint=hint)
+        return
+    if not parameters["dbname"]:
+        yield Diagnostic(WRONG_VALUE, 'option "url" names no database', span, hint=hint)
+
+
+class Jdbc(Postgres):
+    """Differs from ``Postgres`` in options and checks only."""
+
+    name = "jdbc"
+    doc = "The connector postgres with Flink's options; of all databases, PostgreSQL only."
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("url", NAME, f"The server and the database: {_PREFIX}host:5432/database.", required=True, sink=True),
+        Option("driver", one_of("org.postgresql.Driver"), "Accepted; no driver is loaded.", sink=True),
+        *OPTIONS,
+        Option(
+            CACHE,
+            one_of("NONE", PARTIAL, planned=("full",)),
+            "Whether lookups remember answers. LOOKUP ASYNC (CACHE …) of a join says so, too, and counts.",
+            "NONE",
+        ),
+        Option(ROWS, integer(1), "Of how many keys the cache remembers the rows."),
+        Option(TTL, DURATION, "After which time answers are forgotten; not given, never."),
+        Option(MISSES, BOOLEAN, "Whether it is remembered, too, that a key has no rows.", "true"),
+        Option(OLDER_ROWS, integer(1), f"The older name of {ROWS}, which needs no {CACHE}."),
+        Option(OLDER_TTL, DURATION, f"The older name of {TTL}."),
+        Option(OLDER_MISSES, BOOLEAN, f"The older name of {MISSES}."),
+        Option(RETRIES, integer(), "How often a lookup that fails asks again, each time after a second.", "0"),
+    )
+    refused = _REFUSED
+    variables: ClassVar[tuple[str, ...]] = ("password", "url", "username")
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        url = table.option("url") or ""
+        if not url.startswith("${"):
+            yield from _check_url(url, spans.get("url"))
+        yield from _check_types(table, spans)
+        yield from _check_cache(table, spans)

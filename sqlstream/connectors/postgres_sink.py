@@ -1,8 +1,8 @@
 """Rows into PostgreSQL, each micro-batch exactly once.
 
-The workers copy the rows of a batch into a staging table. Then one transaction of the driver writes down the number
-of the batch in ``sqlstream_epochs``, moves the rows into the table and drops the staging table: all of it happens or
-nothing. A batch whose number is written down already changes nothing when it runs again.
+The workers copy the rows of a batch into a staging table. Then one transaction of the driver stores the number of the
+batch in ``sqlstream_epochs``, moves the rows into the table and drops the staging table. A batch whose number is stored
+already changes nothing when it runs again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.postgres_server import connected, regclass
 from sqlstream.errors import ConnectorError
-from sqlstream.planner.catalog import RowKind
+from sqlstream.options import OptionKind
+from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lookup.sources.postgres import DIALECT
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
@@ -41,10 +43,11 @@ _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"
 
 @dataclass(frozen=True)
 class PostgresWriter:
-    """``columns``: name in the rows, name there, declared type. ``keys``: names there; none: rows are only added.
+    """Writes micro-batches into one table.
 
-    ``null_keys``: a key may be NULL. ``run`` tells apart the jobs whose batches have the same numbers: it lives as long
-    as the checkpoint does.
+    * ``columns``: for each its name in the rows, its name in the database and the declared type.
+    * ``keys``: names in the database; without keys, rows are only inserted. ``null_keys``: a key may be NULL.
+    * ``run``: an identifier of the checkpoint, because other checkpoints have batches of the same numbers.
     """
 
     name: str
@@ -76,14 +79,16 @@ class PostgresWriter:
                     server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
 
     def require_remembered(self, server: Connection, committed: int | None) -> None:
-        """SS569 where the database does not know which batches it has: it would take the rows of one that runs again a
-        second time. ``committed``: it has this one; None where it may have none, as nothing came for the table.
+        """SS569 where the database does not know which batches it has, so that a repeated one would be stored twice.
+
+        ``committed``: a batch that it must have; None if it may have none.
         """
         newest = self.newest(server)
         if newest is None or (committed is not None and newest < committed):
             raise self.forgotten()
 
     def forgotten(self) -> ConnectorError:
+        """SS569: the numbers of batches are lost."""
         message = f'table {self.epochs} does not tell which micro-batches of the job are in table "{self.name}"'
         return ConnectorError(EPOCHS_GONE, message, hint=_GIVE_BACK)
 
@@ -91,10 +96,12 @@ class PostgresWriter:
 
     @property
     def target(self) -> str:
+        """The quoted name of the table."""
         return regclass(self.table)
 
     @property
     def epochs(self) -> str:
+        """The quoted name of the table of epochs, in the schema of the table."""
         return regclass((*self.table[:-1], EPOCHS))
 
     def staging(self, number: int) -> str:
@@ -109,7 +116,7 @@ class PostgresWriter:
     # --- the driver's side ------------------------------------------------------------------------------------
 
     def prepare(self, server: Connection) -> None:
-        """Make the table of epochs where there is none."""
+        """Create the table of epochs if there is none."""
         with server.transaction():
             server.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [EPOCHS])  # several jobs start at once
             if server.execute("SELECT to_regclass(%s)", [self.epochs]).fetchone() == (None,):
@@ -128,7 +135,7 @@ class PostgresWriter:
         return -1 if row is None else int(row[0])
 
     def make_staging(self, server: Connection, number: int) -> None:
-        """Anew: the rows of an attempt that failed are of no use."""
+        """Create the staging table, without the rows of an attempt that failed."""
         server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
         server.execute(
             f"CREATE UNLOGGED TABLE {self.staging(number)} AS SELECT {self._names}, ''::text AS {_PART}, "
@@ -146,7 +153,7 @@ class PostgresWriter:
         return True
 
     def _claims(self, server: Connection, number: int) -> bool:
-        """Writes the number down; the lock of its row keeps a second driver of the same run waiting."""
+        """Stores the number. The lock of its row makes a second driver of the same run wait."""
         changed = server.execute(
             f"INSERT INTO {self.epochs} AS e (job, run, target, epoch) VALUES (%s, %s, %s, %s) "
             "ON CONFLICT (run, target) DO UPDATE SET epoch = EXCLUDED.epoch WHERE e.epoch < EXCLUDED.epoch",
@@ -191,9 +198,9 @@ class PostgresWriter:
 
 @dataclass(frozen=True)
 class Staging:
-    """The worker's side: copies the rows of a partition and tells the name of the part, if there are any.
+    """The worker's side: copies the rows of a partition, and returns the name of the part unless it is empty.
 
-    Spark may run a task twice; parts that it does not tell the driver of are never read.
+    Spark may run a task twice. The driver reads only the parts whose names it gets.
     """
 
     writer: PostgresWriter
@@ -244,3 +251,111 @@ class Staging:
 def _with_first(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from others
+
+
+# --- CREATE TABLE and its indexes -------------------------------------------------------------------------------
+
+TOO_OLD = "SS697"
+_NULLS_NOT_DISTINCT = 150_000
+"""The first version of PostgreSQL whose unique indexes may take NULL for a value like others."""
+
+_CREATED = {**DIALECT.sent, "TINYINT": "smallint", "SMALLINT": "smallint", "INT": "integer", "FLOAT": "real"}
+
+
+def _indexes(text: str) -> tuple[tuple[str, ...], ...]:
+    indexes = tuple(tuple(name.strip() for name in index.split(",")) for index in text.split(";") if index.strip())
+    if not indexes or not all(all(index) for index in indexes):
+        raise ValueError(text)
+    return indexes
+
+
+INDEXES = OptionKind("indexes", "names of columns with commas, and a semicolon between indexes: 'a; b, c'", _indexes)
+
+
+def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
+    """The CREATE TABLE of PostgreSQL for the columns as declared."""
+    columns = [
+        f"{regclass((c.name,))} {_sql_type(c.type)}{' NOT NULL' * (not c.nullable)}" for c in table.physical_columns
+    ]
+    keys = _listed(table.primary_key)
+    keyed = bool(keys) and not has_null_keys(table)
+    return f"CREATE TABLE {regclass(parts)} ({', '.join([*columns, *([f'PRIMARY KEY ({keys})'] if keyed else [])])})"
+
+
+def create_table(
+    server: Connection, table: Table, parts: tuple[str, ...], indexes: tuple[tuple[str, ...], ...]
+) -> None:
+    """Create what is missing of the table, its key and its indexes.
+
+    ConnectorError SS697 before PostgreSQL 15 if a key may be NULL.
+    """
+    if has_null_keys(table) and server.info.server_version < _NULLS_NOT_DISTINCT:
+        message = f'the key ({", ".join(table.primary_key)}) of "{table.name}" may be NULL'
+        detail = "Servers before PostgreSQL 15 take rows with NULL in their key for different ones."
+        hint = "Leave such rows out (WHERE … IS NOT NULL), or give NULL a value with COALESCE."
+        raise ConnectorError(TOO_OLD, message, detail=detail, hint=hint)
+    with server.transaction():
+        server.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [regclass(parts)])  # several jobs start at once
+        for statement in _statements(table, parts, indexes):
+            server.execute(statement)
+
+
+def _statements(table: Table, parts: tuple[str, ...], indexes: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+    if table.materialized and len(parts) > 1:
+        yield f"CREATE SCHEMA IF NOT EXISTS {regclass(parts[:-1][-1:])}"
+    yield create_table_text(table, parts).replace("TABLE", "TABLE IF NOT EXISTS", 1)
+    if has_null_keys(table):
+        name = regclass((f"{parts[-1]}_key",))
+        keys = _listed(table.primary_key)
+        yield f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {regclass(parts)} ({keys}) NULLS NOT DISTINCT"
+    spelled = {c.name.casefold(): c.name for c in table.physical_columns}
+    for columns in indexes:
+        names = tuple(spelled[name.casefold()] for name in columns)
+        name = regclass(("_".join((parts[-1], *names, "idx"))[-63:],))  # PostgreSQL cuts longer names
+        yield f"CREATE INDEX IF NOT EXISTS {name} ON {regclass(parts)} ({_listed(names)})"
+
+
+def exists(server: Connection, parts: tuple[str, ...]) -> bool:
+    """Whether the database has the table."""
+    return server.execute("SELECT to_regclass(%s)", [regclass(parts)]).fetchone() != (None,)
+
+
+def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
+    """Whether numbers of batches are stored for the table."""
+    epochs = regclass((*parts[:-1], EPOCHS))
+    if server.execute("SELECT to_regclass(%s)", [epochs]).fetchone() == (None,):
+        return False
+    return server.execute(f"SELECT 1 FROM {epochs} WHERE target = %s", [regclass(parts)]).fetchone() is not None
+
+
+def drop_table(server: Connection, parts: tuple[str, ...]) -> None:
+    """Drop the table, and the numbers of its batches."""
+    epochs = regclass((*parts[:-1], EPOCHS))
+    with server.transaction():
+        server.execute(f"DROP TABLE IF EXISTS {regclass(parts)}")
+        if server.execute("SELECT to_regclass(%s)", [epochs]).fetchone() != (None,):
+            server.execute(f"DELETE FROM {epochs} WHERE target = %s", [regclass(parts)])
+
+
+def has_null_keys(table: Table) -> bool:
+    """Whether the table is a view that may have a row whose key is NULL, as GROUP BY has."""
+    return table.materialized and any(c.nullable for c in table.physical_columns if c.name in table.primary_key)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(regclass((name,)) for name in names)
+
+
+def innermost(type_: DataType) -> DataType:
+    """The type of the elements of an array, however deep."""
+    if type_.name != "ARRAY":
+        return type_
+    element = type_.args[0]
+    assert isinstance(element, DataType)
+    return innermost(element)
+
+
+def _sql_type(type_: DataType) -> str:
+    if type_.name == "ARRAY":
+        return f"{_sql_type(innermost(type_))}[]"
+    return f"numeric({type_.args[0]}, {type_.args[1]})" if type_.name == "DECIMAL" else _CREATED[type_.name]

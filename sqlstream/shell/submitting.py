@@ -12,9 +12,8 @@ from pathlib import Path
 
 from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.catalog import Catalog
-from sqlstream.catalogs.in_memory import InMemory
-from sqlstream.catalogs.materialized import KINDS
-from sqlstream.catalogs.statements_of import create_table
+from sqlstream.catalogs.declaring import KINDS, create_table
+from sqlstream.catalogs.store import InMemory
 from sqlstream.errors import ExecutionError, SqlStreamError, UnsupportedError
 from sqlstream.folders import JobName, insert_name, set_name
 from sqlstream.grammar import nodes, to_sql

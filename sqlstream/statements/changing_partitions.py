@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from sqlglot import exp
 
 from sqlstream.connectors.connector import PATH_ERROR
-from sqlstream.connectors.file_sink_log import LOG, logged_lines, newest_folder
+from sqlstream.connectors.file_sink import LOG, logged_lines, newest_folder
 from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, UnsupportedError, repeating
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of

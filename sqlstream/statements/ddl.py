@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sqlstream.catalog import Catalog, Mount, Path, full_name
-from sqlstream.catalogs.statements_of import create_table
+from sqlstream.catalogs.declaring import create_table
 from sqlstream.catalogs.store import Bound
 from sqlstream.connectors.secrets import masked
 from sqlstream.grammar import format_script, nodes, to_sql

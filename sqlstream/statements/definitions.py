@@ -11,9 +11,8 @@ from functools import singledispatch
 
 from sqlstream.batch import runs_instead
 from sqlstream.catalog import DOES_NOT_EXIST, Catalog, full_name
-from sqlstream.catalogs.declaring import declared_table, expanded
+from sqlstream.catalogs.declaring import declared_table, expanded, qualified
 from sqlstream.catalogs.functions import declared_function
-from sqlstream.catalogs.qualifying import qualified
 from sqlstream.catalogs.store import Stored
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes

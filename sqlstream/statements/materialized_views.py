@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.catalog import Catalog, Path, definition_of_view, full_name
-from sqlstream.catalogs.materialized import materialized_table
-from sqlstream.catalogs.qualifying import qualified
+from sqlstream.catalogs.declaring import materialized_table, qualified
 from sqlstream.catalogs.store import Stored
 from sqlstream.errors import BindError, Diagnostic, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes

@@ -31,7 +31,7 @@ def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
 
 def root_of_partitions(table: Table | View, at: Span | None) -> Path:
     """The folder with the partitions of a table. BindError SS295 where it has none; SS358 elsewhere."""
-    from sqlstream.connectors.filesystem import local_path
+    from sqlstream.connectors.file_tables import local_path
 
     if not isinstance(table, Table) or table.connector != "filesystem" or not partitions_of(table):
         hint = "CREATE TABLE … PARTITIONED BY (…) of the connector filesystem makes some."

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.catalogs.declaring import create_table
 from sqlstream.catalogs.functions import function_statement
-from sqlstream.catalogs.statements_of import create_table
 from sqlstream.connectors.secrets import masked, without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from sqlstream import connectors
 from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, definition_of_view, full_name, kind_of
-from sqlstream.catalogs.materialized import KINDS
+from sqlstream.catalogs.declaring import KINDS
 from sqlstream.catalogs.store import Database
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError

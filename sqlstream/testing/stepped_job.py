@@ -265,8 +265,8 @@ class SteppedJob:
         side = SideSinks(environment, self._plan)
         if isinstance(self._plan, StatementSet):
             tables = [(table, sink_connector("test").write_batches(environment, table)) for table in self._plan.tables]
-            return side.beside_all(self._plan, tables)
-        return side.beside(sink_connector("test").write_batches(environment, self._main.table))
+            return side.with_tables(self._plan, tables)
+        return side.with_main(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
         if self._query is not None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from sqlstream.catalogs.materialized import VIEWS_URL
+from sqlstream.catalogs.declaring import VIEWS_URL
 from sqlstream.errors import ExecutionError
 from sqlstream.paths import made, state_folder
 from sqlstream.planner.catalog import Table

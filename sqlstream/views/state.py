@@ -5,11 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
-from sqlstream.connectors import TruncatableTable, connector
-from sqlstream.connectors.filesystem import local_path
-from sqlstream.connectors.upsert_files import ROWS, is_foreign
+from sqlstream.connectors import ViewTable, connector
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs.checkpoints.own_files import VIEW as FILE
 from sqlstream.jobs.checkpoints.storage import Storage, damaged
@@ -58,39 +55,25 @@ def write_state(storage: Storage, state: ViewState) -> None:
     storage.write(FILE, json.dumps(asdict(state), indent=1))
 
 
-# --- Tables of views, as far as connectors differ --------------------------------------------------------------
+# --- the tables that views are stored in ----------------------------------------------------------------------
 
 
 def is_there(table: Table) -> bool:
-    """Whether rows of somebody, or of an earlier view, are where the view is to be kept."""
-    if table.connector == "postgres":
-        from sqlstream.connectors.postgres import is_stored
-
-        return is_stored(table)
-    local = local_path(table.option("path") or "")
-    return local is not None and Path(local).is_dir() and any(Path(local).iterdir())
+    """Whether rows of somebody, or of an earlier view, are where the view is to be stored."""
+    return _connector(table).is_there(table)
 
 
 def is_ours(table: Table) -> bool:
-    """Whether a job of sqlstream has written there: what it finds in the place of a new view may go only then."""
-    if table.connector == "postgres":
-        from sqlstream.connectors.postgres import was_written
-
-        return was_written(table)
-    local = local_path(table.option("path") or "")
-    if local is None or not Path(local).is_dir():
-        return False
-    now = (Path(local) / ROWS).is_file() and not is_foreign(Path(local))
-    return now or (Path(local) / "_spark_metadata").is_dir()
+    """Whether a job of sqlstream has written there. Only then may a new view replace what is there."""
+    return _connector(table).is_ours(table)
 
 
 def remove(table: Table) -> None:
     """Drop the table in the database, or empty its directory."""
-    if table.connector == "postgres":
-        from sqlstream.connectors.postgres import remove_stored
+    _connector(table).remove(table)
 
-        return remove_stored(table)
+
+def _connector(table: Table) -> ViewTable:
     kind = connector(table.connector)
-    assert isinstance(kind, TruncatableTable), table.connector
-    kind.truncate(Path(), table)
-    return None
+    assert isinstance(kind, ViewTable), table.connector
+    return kind

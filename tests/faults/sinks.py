@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from sqlstream.connectors.file_sink_log import LOG
+from sqlstream.connectors.file_sink import LOG
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
 from sqlstream.session import Session

@@ -35,7 +35,7 @@ def test_a_micro_batch_that_begins_anew_waits_until_its_stopped_query_has_writte
     monkeypatch.setattr("sqlstream.sinks._write_tables", write)
     environment: Any = None
     plan, turns = StatementSet(()), Turns()
-    writers = [SideSinks(environment, plan, turns).beside_all(plan, []) for _ in range(2)]
+    writers = [SideSinks(environment, plan, turns).with_tables(plan, []) for _ in range(2)]
     batches: list[Any] = [Batch("first", told), Batch("again", told)]
     threads = [Thread(target=w, args=(batch, 3), daemon=True) for w, batch in zip(writers, batches, strict=True)]
     threads[0].start()

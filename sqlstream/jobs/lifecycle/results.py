@@ -45,7 +45,7 @@ class ResultQueue:
         self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(self._side.beside(self._write) if self._side else self._write)
+        return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Once each: after a failure Spark may run again the batch that it wrote last."""

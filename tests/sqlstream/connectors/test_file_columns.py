@@ -14,7 +14,7 @@ from pyarrow import orc
 
 import sqlstream
 from sqlstream.connectors import connector, source_connector
-from sqlstream.connectors.file_columns import has_more_files, newest_files
+from sqlstream.connectors.file_checks import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
@@ -248,7 +248,7 @@ def test_the_header_of_a_file_that_comes_later_fails_the_job(spark, tmp_path):
 
 @pytest.mark.spark
 def test_spark_looks_into_files_that_only_it_reaches(spark, make_table, tmp_path):
-    from sqlstream.connectors.file_columns import wrong_columns_through_spark
+    from sqlstream.connectors.file_checks import wrong_columns_through_spark
 
     write(tmp_path / "p" / "1.parquet", [ROW])
     write(tmp_path / "j" / "1.json", [ROW])

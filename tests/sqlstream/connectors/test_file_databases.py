@@ -217,7 +217,7 @@ def test_types_that_do_not_fit_are_refused(customers, monkeypatch) -> None:
     assert wrong.code == "SS505"
     text = error_of(source, customers("sqlite"), "seen", "name")
     assert text.startswith('SS568: column "seen" of type TIMESTAMP cannot be a key of table "t"')
-    monkeypatch.setattr("sqlstream.connectors.duckdb.find_spec", lambda _: None)
+    monkeypatch.setattr("sqlstream.connectors.file_databases.find_spec", lambda _: None)
     assert "pip install 'sqlstream[duckdb]'" in error_of(source, of, "id", "name")
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors.connector import UNKNOWN_RANGE, SinkWriteRange
-from sqlstream.connectors.file_sink_checks import require_log
-from sqlstream.connectors.file_sink_log import LOG
+from sqlstream.connectors.file_sink import LOG, require_log
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sqlstream.connectors.file_sink_log import LOG, begin_after, newest_batch
+from sqlstream.connectors.file_sink import LOG, begin_after, newest_batch
 
 
 def entries(folder):

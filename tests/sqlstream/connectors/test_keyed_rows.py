@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.keyed_rows import newest, replace_rows, with_changes
+from sqlstream.connectors.keyed_rows import add_version, newest, with_changes
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
@@ -19,7 +19,7 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 
 class Batch:
-    """What ``replace_rows`` asks of a micro-batch."""
+    """What ``add_version`` asks of a micro-batch."""
 
     def __init__(self, *changes: tuple[Any, ...], kinds: bool = True) -> None:
         ids, values, told = zip(*changes, strict=True) if changes else ((), (), ())
@@ -39,7 +39,7 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
 
 def replaced(folder: Path, run: str, number: int, *changes: tuple[Any, ...], kinds: bool = True) -> None:
     batch: Any = Batch(*changes, kinds=kinds)
-    replace_rows(folder, ("id",), run, batch, number)
+    add_version(folder, ("id",), run, batch, number)
 
 
 def test_the_last_change_of_a_key_counts(tmp_path: Path) -> None:

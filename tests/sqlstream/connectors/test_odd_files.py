@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from sqlstream.connectors.odd_files import walk, wrong_files
+from sqlstream.connectors.file_checks import walk, wrong_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
@@ -276,7 +276,7 @@ def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
             emptied.write_bytes(b"")
             return missing
 
-    monkeypatch.setattr("sqlstream.connectors.filesystem.ListedFiles", Emptying)
+    monkeypatch.setattr("sqlstream.connectors.file_source.ListedFiles", Emptying)
     cut = re.escape(f'SS531: file "{emptied}" was cut from {size:,} to 0 bytes while it was read')
     with pytest.raises(SqlStreamError, match=cut):
         take_ids(spark, tmp_path, format, itself, SINKS["Spark's own"], most=3)

@@ -19,8 +19,8 @@ import pytest
 
 import sqlstream
 from sqlstream.connectors import http, redis, sink_connector
-from sqlstream.connectors.http_sink import HttpWriter
-from sqlstream.connectors.redis_sink import RedisWriter
+from sqlstream.connectors.http import HttpWriter
+from sqlstream.connectors.redis import RedisWriter
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table

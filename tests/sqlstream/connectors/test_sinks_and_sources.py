@@ -36,7 +36,7 @@ def test_print_shows_rows_with_their_kind(make_table, numbers, write_all, capsys
 
 
 def test_what_spark_connect_would_keep_on_its_server_is_refused(make_table, numbers, write_all, monkeypatch) -> None:
-    monkeypatch.setattr("sqlstream.connectors.print.is_connect", lambda _: True)
+    monkeypatch.setattr("sqlstream.connectors.trying_out.is_connect", lambda _: True)
     monkeypatch.setattr("sqlstream.connectors.memory.shares_files", lambda _: False)
     with pytest.raises(UnsupportedError, match='SS346: table "t" would print on the server'):
         write_all(numbers, make_table("print", "a INT; b STRING"))

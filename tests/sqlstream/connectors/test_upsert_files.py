@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.upsert_files import ROWS, epochs_of, is_foreign, replace_rows
+from sqlstream.connectors.keyed_rows import ROWS, epochs_of, is_foreign, replace_file
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
@@ -22,7 +22,7 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
 
 def replaced(folder: Path, run: str, number: int, *changes: tuple[Any, ...], kinds: bool = True) -> None:
     batch: Any = Batch(*changes, kinds=kinds)
-    replace_rows(folder, ("id",), run, batch, number)
+    replace_file(folder, ("id",), run, batch, number)
 
 
 def test_the_directory_is_the_table(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors import filesystem
+from sqlstream.connectors import file_source
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 
@@ -92,7 +92,7 @@ def test_files_may_become_more_than_are_known_at_the_start(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From so many on, each is looked into when it is read; that is no other source to the checkpoint."""
-    monkeypatch.setattr(filesystem, "MOST_FILES", 2)
+    monkeypatch.setattr(file_source, "MOST_FILES", 2)
     put(tmp_path / "a", 1, 2)
     put(tmp_path / "b", 10)
     for more in ((), (3, 4)):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import Environment
-from sqlstream.connectors.file_sink_log import begin_after
+from sqlstream.connectors.file_sink import begin_after
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.jobs import Job

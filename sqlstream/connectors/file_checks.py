@@ -1,7 +1,7 @@
-"""Looks into files before a job starts: do they hold the columns that a query reads?
+"""Checks of local files before a job starts: names, formats, directories, and the columns that a query reads.
 
-Not into each: the newest ones show what comes next, and what others lack shows when they are read. Files that cannot be
-read are left to the reader, which says what is wrong with them.
+Only the newest files are opened: they are most like those that will follow. The reader reports what others lack, and
+files that cannot be read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import TextIOWrapper
 from itertools import islice
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlstream.connectors.formats import csv_settings
-from sqlstream.errors import Diagnostic
+from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.udfs.texts import json_of
+from sqlstream.udfs.listed_files import require_readable, shown_name
+from sqlstream.udfs.texts import is_text, json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +35,7 @@ MISSPELT_FIELD = "SS526"
 MOST_FILES = 100
 _MOST_TEXT_FILES = 4
 _MOST_RECORDS = 100
-_LIKENESS = 0.75  # of the names of two fields, from 0 to 1, where one is surely the other misspelt
+_LIKENESS = 0.75  # the least ratio of difflib for two names of which one is surely the other misspelt
 
 
 def newest_files(paths: Iterable[Path], most: int = MOST_FILES) -> list[Path]:
@@ -42,6 +44,7 @@ def newest_files(paths: Iterable[Path], most: int = MOST_FILES) -> list[Path]:
 
 
 def has_more_files(paths: Iterable[Path], most: int = MOST_FILES) -> bool:
+    """Whether there are more than ``most`` files below the paths."""
     return next(islice(_files(paths), most, None), None) is not None
 
 
@@ -56,15 +59,16 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def is_hidden(name: str) -> bool:
+    """Whether readers of directories skip a file or folder of this name."""
     return name.startswith(("_", "."))
 
 
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
-    """Mistakes in ``columns``, which lie in the files, as the first wrong file shows them.
+    """Columns of the files that the first wrong file lacks, or has under another name or type: SS467, SS524 to SS526.
 
-    ``values`` are the options of the table; ``files`` the newest ones, in this order.
+    ``values``: the options of the table; ``files``: the newest ones, newest first.
     """
     match values["format"]:
         case "parquet" | "orc":
@@ -83,12 +87,12 @@ def wrong_columns(
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """As ``wrong_columns`` for files that only Spark reaches, of which it reads one."""
+    """As ``wrong_columns``, for files that only Spark can read."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     path, kind = values["path"], values["format"]
-    with suppress(Py4JError, PySparkException):  # nothing is there yet, or nothing that can be read: the job says so
+    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
         if kind in ("parquet", "orc"):
             return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
         if kind == "json" or (kind == "csv" and values["csv.header"]):
@@ -252,3 +256,113 @@ def _lines(file: Path, most: int) -> list[str]:
         text = TextIOWrapper(raw, encoding="utf-8-sig")
         return [*islice((line for line in map(str.strip, text) if line), most)]
     return []
+
+
+# --- links and names ------------------------------------------------------------------------------------------
+
+WRONG_NAME = "SS530"
+
+
+@dataclass
+class Walk:
+    """The files below some paths, each once. ``links`` lead to files that are among them already."""
+
+    files: list[Path] = field(default_factory=list)
+    links: list[Path] = field(default_factory=list)
+
+
+def walk(roots: Iterable[Path]) -> Walk:
+    """The files below the roots. Links are followed last, so that a file counts under its own path."""
+    result, seen = Walk(), set[str]()
+    waiting = [*roots]
+    while waiting:
+        links: list[Path] = []
+        for path in waiting:
+            _visit(path, result, seen, links)
+        waiting = links
+    return result
+
+
+def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
+    real = os.path.realpath(path)
+    if real in seen:
+        result.links.append(path)
+        return
+    seen.add(real)
+    if not path.is_dir():
+        result.files.append(path)
+        return
+    for child in sorted(path.iterdir()):
+        if child.name.startswith(("_", ".")):
+            continue
+        if child.is_symlink():
+            links.append(child)
+        else:
+            _visit(child, result, seen, links)
+
+
+def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Diagnostic]:  # noqa: A002
+    """SS530 for a name that is no UTF-8, SS528 for a file that is none of the format, SS529 for a link to nothing."""
+    for file in files:
+        if not is_text(str(file)):
+            message = f'the name of file "{shown_name(str(file))}" of table "{table.name}" is no UTF-8'
+            yield Diagnostic(WRONG_NAME, message, hint="Rename it: Spark does not find it by this name.")
+            continue
+        try:
+            require_readable(str(file), format)
+        except SqlStreamError as error:
+            yield error.diagnostic
+
+
+# --- directories column=value of 'partition-by' -----------------------------------------------------------------
+
+WRONG_DIRECTORY = "SS532"
+
+_CONDITIONS = frozenset({
+    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
+    "CONFLICTING_DIRECTORY_STRUCTURES",
+})  # fmt: skip
+
+
+def wrong_directories(
+    table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
+) -> Iterator[Diagnostic]:
+    """SS532 for files that are not in a directory for each of the partition columns."""
+    folders = [root for root in roots if root.is_dir()]
+    if not partitions or len(folders) != 1:
+        return
+    for file in files:
+        if file.is_relative_to(folders[0]):
+            names = [name.partition("=")[0] for name in file.relative_to(folders[0]).parts[:-1]]
+            if sorted(names) != sorted(partitions):
+                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{_directories(partitions)}"')
+
+
+@contextmanager
+def directory_errors(table: Table) -> Iterator[None]:
+    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() not in _CONDITIONS:
+            raise
+        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
+        raise _error(table, f"a directory of its path does not fit: {why}") from None
+
+
+def _directories(partitions: Sequence[str]) -> str:
+    return "/".join(f"{name}=…" for name in partitions)
+
+
+def _error(table: Table, what: str) -> ConnectorError:
+    wrong = _wrong(table, what)
+    return ConnectorError(wrong.code, wrong.message, hint=wrong.hint)
+
+
+def _wrong(table: Table, what: str) -> Diagnostic:
+    hint = (
+        "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
+    )
+    return Diagnostic(WRONG_DIRECTORY, f'table "{table.name}" has the option "partition-by": {what}', hint=hint)

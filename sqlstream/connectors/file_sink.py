@@ -1,0 +1,355 @@
+"""The sink of ``filesystem``: Spark's exactly-once file sink, a folder per micro-batch, or one file of current rows."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.change_formats import has_kinds
+from sqlstream.connectors.change_messages import encode_changes
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.file_checks import is_hidden
+from sqlstream.connectors.file_tables import credentials, local_path, partition_columns, shown_path, unusable
+from sqlstream.connectors.formats import json_columns, quoted, writing
+from sqlstream.connectors.keyed_rows import ROWS, holds_rows_now, is_foreign, replace_file
+from sqlstream.connectors.unheld import refusing
+from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
+from sqlstream.planner.catalog import Table
+from sqlstream.secrets import shown_value
+from sqlstream.spark.running import shares_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_LINE = "__line"
+
+
+@dataclass(frozen=True)
+class _Target:
+    path: str
+    format: str
+    options: Mapping[str, str]
+    partitions: list[str]
+
+
+def stream_writer(
+    environment: Environment, table: Table, rows: DataFrame, values: Mapping[str, Any]
+) -> DataStreamWriter:
+    """Spark's file sink, whose log in the directory says which files count. ``values``: the options of the table."""
+    if holds_rows_now(table):
+        return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
+    target = _target(environment, table, values)
+    local = local_path(target.path)
+    if environment.after is not None and local is not None:
+        begin_after(Path(local), environment.after)
+    rows = _as_written(rows, table, values, target)
+    writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
+    return writer.partitionBy(*target.partitions) if target.partitions else writer
+
+
+def batch_writer(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
+    """Writes each micro-batch into a folder of its own, or into the file of current rows."""
+    if holds_rows_now(table):
+        return _replace_batches(environment, table, values)
+    target = _target(environment, table, values)
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        rows = _as_written(batch, table, values, target)
+        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
+        writer = writer.partitionBy(*target.partitions) if target.partitions else writer
+        writer.save(folder_of_batch(target.path, number))
+
+    return write_batch
+
+
+def _replace_batches(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
+    path = values["path"]
+    local = local_path(path)
+    if local is None or not shares_files(environment.spark):
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
+        detail = "Files of another system cannot be put into the place of each other by one step."
+        hint = "Give a local path, leave out PRIMARY KEY, or write into a database."
+        raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+    folder = Path(local)
+    try:
+        if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+            raise not_empty(table, folder)
+        _require_directory_above(local, table)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, path, error)]) from None
+    return partial(replace_file, folder, table.primary_key, environment.run)
+
+
+def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target: _Target) -> DataFrame:
+    """The input of Spark's writer: rows, or the text of each change."""
+    from pyspark.sql import functions as F
+
+    checked = refusing(rows, table, values, target.partitions)
+    if target.format == "json":
+        return checked.select(*json_columns(checked, values))
+    if not has_kinds(table):
+        return checked
+    changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
+    text = encode_changes(changes, values).alias(_LINE)
+    return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
+
+
+def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
+    if wrong := tuple(credentials(table, {})):
+        raise SqlStreamError.of(wrong)
+    try:
+        _refuse_foreign_files(environment, table, values["path"])
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, values["path"], error)]) from None
+    options = writing(values)
+    if values["format"] == "csv":
+        options["header"] = str(values["csv.header"]).lower()
+    if has_kinds(table):
+        return _Target(values["path"], "text", {}, partition_columns(table))
+    return _Target(values["path"], values["format"], options, partition_columns(table))
+
+
+def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
+    """SS508 for a directory with files of another job: Spark's file sink skips the batches that are in its log."""
+    local = local_path(path)
+    if (environment.resumed and not environment.anew) or local is None:
+        return
+    if not Path(local).exists():
+        _require_directory_above(local, table)
+        return
+    newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
+    if newest is not None and environment.after is not None:
+        if newest > environment.after:
+            message = f'path "{local}" of table "{table.name}" holds the micro-batch {newest}'
+            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
+            hint = "Write to another directory, which then has what comes after the savepoint."
+            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+        return
+    if not Path(local).is_dir() or holds_files(Path(local)):
+        raise not_empty(table, Path(local))
+
+
+def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
+    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
+    local = local_path(table.option("path") or "")
+    if not environment.resumed or environment.anew or environment.after is None or local is None:
+        return
+    try:
+        if holds_rows_now(table):
+            require_rows(table, Path(local), written)
+            return
+        require_log(table, Path(local), written, environment.after, streamed)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+def truncate_directory(table: Table) -> None:
+    """Empties the directory of a table. ConnectorError SS508 where the path is no directory, or not on this machine."""
+    path = table.option("path") or ""
+    local = local_path(path)
+    if local is None or glob.has_magic(local) or Path(local).is_file():
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is no directory of this machine'
+        raise ConnectorError(PATH_ERROR, message, hint="Remove the files where they are.")
+    try:
+        for entry in [*Path(local).iterdir()] if Path(local).exists() else []:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    except OSError as error:
+        raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+def _require_directory_above(local: str, table: Table) -> None:
+    """SS508 where a file stands where the path wants a directory."""
+    above = next(parent for parent in Path(local).absolute().parents if parent.exists())
+    if not above.is_dir():
+        message = f'path "{shown_path(local)}" of table "{table.name}" cannot be used: "{above}" is no directory'
+        raise ConnectorError(PATH_ERROR, message, hint='Correct the option "path".')
+
+
+# --- checks of a directory when a job continues ----------------------------------------------------------------
+
+SINK_LOG_GONE = repeating("SS420")
+OTHER_SINK = "SS434"
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.1
+"""Spark may be replacing entries by a compact one, so a missing entry is looked for again."""
+
+
+def require_log(table: Table, folder: Path, written: SinkWriteRange | None, after: int, streamed: bool) -> None:
+    """The checks of ``RecoverableSink.require_intact`` for a folder with a log: SS420, SS434, SS508.
+
+    ``after``: the micro-batch that the job continues from.
+    """
+    there = folder.is_dir() and any(not is_hidden(path.name) and _is_or_holds_file(path) for path in folder.iterdir())
+    logged, batches = (newest_logged(folder), newest_folder(folder)) if folder.is_dir() else (None, None)
+    nothing_logged = logged is None and batches is None
+    if written is None:
+        if there or not nothing_logged:
+            raise not_empty(table, folder)
+        return
+    if batches is not None if streamed else logged is not None:
+        raise _written_otherwise(table, folder, streamed)
+    until = after if written.until is None else written.until
+    if streamed and ((there and nothing_logged) or (written.since < until and (logged is None or logged < until))):
+        raise _log_gone(table, folder, until)
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether there is a file: ALTER TABLE … ADD PARTITION makes empty folders."""
+    return any(path.is_symlink() or not path.is_dir() for path in folder.rglob("*"))
+
+
+def _is_or_holds_file(path: Path) -> bool:
+    return not path.is_dir() or path.is_symlink() or holds_files(path)
+
+
+def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
+    """The checks of ``require_log`` for a directory with the current rows of its table."""
+    has_written = written is not None and written.until is not None and written.since < written.until
+    if has_written and not (folder / ROWS).exists():
+        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
+        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
+        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
+    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+        raise not_empty(table, folder)
+
+
+def require_logged(table: Table, folder: Path, batch: int) -> None:
+    """ExecutionError SS420 where the log of a running job lacks a batch. Errors of the file system are ignored."""
+    for _ in range(_LOOKS):
+        try:
+            logged = newest_logged(folder)
+        except OSError:
+            return
+        if logged is not None and logged >= batch - 1:  # between micro-batches, the number is that of the next
+            return
+        time.sleep(_PAUSE_SECONDS)
+    raise _log_gone(table, folder, batch)
+
+
+def _log_gone(table: Table, folder: Path, batch: int) -> ExecutionError:
+    message = f'"{folder / LOG}" of table "{table.name}" does not tell of its files up to micro-batch {batch}'
+    detail = "It says which files count; without it, rows that are written already would be in the table no longer."
+    hint = (
+        "Give it back from a copy. Else keep the files elsewhere, and let the job write what comes now to another, "
+        "empty directory."
+    )
+    return ExecutionError(SINK_LOG_GONE, message, detail=detail, hint=hint)
+
+
+def _written_otherwise(table: Table, folder: Path, streamed: bool) -> ExecutionError:
+    """SS434: a reader uses the log if there is one, else folders, and so sees only a part of the rows."""
+    ways = (f'the log "{LOG}"', 'folders "sqlstream_batch=…"')
+    before, now = reversed(ways) if streamed else ways
+    message = f'path "{folder}" of table "{table.name}" holds {before}, and the query now writes {now}'
+    detail = (
+        "Statement sets, and queries with LATE DATA TO or ON ERROR TO, write folders. Readers see one of both only."
+    )
+    return ExecutionError(OTHER_SINK, message, detail=detail, hint="Let the query write to another, empty directory.")
+
+
+def not_empty(table: Table, folder: Path) -> ConnectorError:
+    """SS508 for a directory with files of another job."""
+    message = f'path "{folder}" of table "{table.name}" is not an empty directory'
+    hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
+    return ConnectorError(PATH_ERROR, message, hint=hint)
+
+
+# --- the log of Spark's file sink -----------------------------------------------------------------------------
+
+# ``_spark_metadata`` has an entry per micro-batch. Each tenth is a compact one, for which Spark needs all entries since
+# the previous compact one (``CompactibleFileStreamLog``). Spark skips micro-batches that the log has already. A job
+# that continues in another directory, or after a gap, must begin the log anew.
+
+LOG = "_spark_metadata"
+
+_BATCH = re.compile(r"sqlstream_batch=(\d+)")
+_HEADER = "v1"
+_COMPACT = ".compact"
+_INTERVAL = 10  # Spark's default of spark.sql.streaming.fileSink.log.compactInterval
+
+
+def newest_batch(folder: Path) -> int | None:
+    """The last micro-batch that a job has written into a directory; None where none has."""
+    newest = (newest_logged(folder), newest_folder(folder))
+    return max((number for number in newest if number is not None), default=None)
+
+
+def newest_logged(folder: Path) -> int | None:
+    """The last micro-batch in the log; None where there is none, or not all since its last compact entry."""
+    entries = _entries(folder / LOG)
+    newest = max(entries, default=-1)
+    start = max((n for n, name in entries.items() if name.endswith(_COMPACT)), default=0)
+    return newest if newest >= 0 and all(n in entries for n in range(start, newest + 1)) else None
+
+
+def newest_folder(folder: Path) -> int | None:
+    """The last micro-batch with a folder of its own; None where there is none."""
+    return max((int(match[1]) for path in folder.iterdir() if (match := _BATCH.fullmatch(path.name))), default=None)
+
+
+def begin_after(folder: Path, batch: int) -> None:
+    """Add entries up to ``batch`` to the log, so that it continues from there: empty ones for batches that it lacks."""
+    log = folder / LOG
+    entries = _entries(log)
+    newest = max(entries, default=-1)
+    if newest >= batch:
+        return
+    log.mkdir(parents=True, exist_ok=True)
+    if newest < 0:
+        whole = (batch + 1) // _INTERVAL * _INTERVAL - 1
+        if whole >= 0:
+            _write(log, f"{whole}{_COMPACT}", [])
+        newest = whole
+    interval = _interval(entries)
+    for number in range(newest + 1, batch + 1):
+        if (number + 1) % interval == 0:
+            _write(log, f"{number}{_COMPACT}", _known(log))
+        else:
+            _write(log, str(number), [])
+
+
+def logged_lines(folder: Path) -> list[str]:
+    """The JSON lines of the log, one per file that counts; none if there is no log."""
+    return [line for line in _known(folder / LOG) if line]
+
+
+def _entries(log: Path) -> dict[int, str]:
+    """The names of entries by number; where a number has a compact and a plain one, the compact."""
+    if not log.is_dir():
+        return {}
+    names = sorted(p.name for p in log.iterdir() if p.name.removesuffix(_COMPACT).isdecimal())
+    return {int(name.removesuffix(_COMPACT)): name for name in names}
+
+
+def _interval(entries: dict[int, str]) -> int:
+    """The interval of compaction, derived from the compact entries as Spark does."""
+    compact = sorted(number for number, name in entries.items() if name.endswith(_COMPACT))
+    if not compact:
+        return _INTERVAL
+    if len(compact) > 1:
+        return compact[-1] - compact[-2]
+    length = compact[0] + 1
+    if length // 2 <= _INTERVAL:
+        return length
+    return next((i for i in range(_INTERVAL, length // 2 + 1) if length % i == 0), length)
+
+
+def _known(log: Path) -> list[str]:
+    """The lines of the last compact entry and of all entries after it."""
+    entries = _entries(log)
+    start = max((n for n, name in entries.items() if name.endswith(_COMPACT)), default=0)
+    names = (name for number, name in sorted(entries.items()) if number >= start)
+    return [line for name in names for line in (log / name).read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def _write(log: Path, name: str, lines: list[str]) -> None:
+    (log / name).write_text("\n".join([_HEADER, *lines]), encoding="utf-8")

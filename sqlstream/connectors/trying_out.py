@@ -1,0 +1,151 @@
+"""Connectors for trying things out: the sinks ``blackhole`` and ``print``, the sources ``rate`` and ``socket``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.connector import (
+    WRONG_COLUMN,
+    BatchWriter,
+    ChangelogSink,
+    Environment,
+    Source,
+    StreamSink,
+    TruncatableTable,
+)
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, decode, quoted
+from sqlstream.errors import Diagnostic, Span, UnsupportedError
+from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
+from sqlstream.planner.binder.inserts import PARTITIONS_OPTION
+from sqlstream.planner.catalog import Table
+from sqlstream.spark.running import is_connect
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
+    """Writes to Spark's sink ``noop``."""
+
+    name = "blackhole"
+    doc = "A sink that computes every row and keeps none."
+    options = (Option(PARTITIONS_OPTION, NAME, "Columns that INSERT … PARTITION may name.", source=False, sink=True),)
+
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.format("noop")
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
+
+    def truncate(self, directory: Path, table: Table) -> None:
+        """There are no rows to remove."""
+
+
+# --- print ----------------------------------------------------------------------------------------------------
+
+
+PRINTS_ELSEWHERE = "SS346"
+
+
+class Print(ChangelogSink):
+    """Prints on the driver. UnsupportedError SS346 through Spark Connect, where the driver is elsewhere."""
+
+    name = "print"
+    doc = "Prints each row with its kind, such as +I[1, a], where the driver runs."
+    options = (
+        Option("print-identifier", NAME, "A text before each row, followed by >.", source=False, sink=True),
+        Option("standard-error", BOOLEAN, "Print on standard error.", "false", source=False, sink=True),
+    )
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        if is_connect(environment.spark):
+            message = f'table "{table.name}" would print on the server of Spark Connect, not here'
+            raise UnsupportedError(PRINTS_ELSEWHERE, message, hint="Run the query by itself: its rows come to you.")
+        values = self.values(table)
+        prefix = f"{values['print-identifier']}> " if values["print-identifier"] else ""
+        standard_error = values["standard-error"]
+
+        def show(batch: DataFrame, number: int) -> None:
+            lines = [f"{prefix}{row.line}\n" for row in batch.select(_line(batch).alias("line")).collect()]
+            stream = sys.stderr if standard_error else sys.stdout
+            stream.writelines(lines)
+            stream.flush()
+
+        return show
+
+
+def _line(rows: DataFrame) -> Column:
+    """A row with its kind, as text."""
+    from pyspark.sql import functions as F
+
+    from sqlstream.udfs.kernel import ROW_KIND
+
+    kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+    names = [name for name in rows.columns if name != ROW_KIND]
+    texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
+    return F.concat(kind, F.lit("["), F.concat_ws(", ", *texts), F.lit("]"))
+
+
+# --- rate -----------------------------------------------------------------------------------------------------
+
+
+_COLUMNS = {"timestamp": DataType("TIMESTAMP"), "value": DataType("BIGINT")}
+
+
+class Rate(Source):
+    """Reads Spark's source ``rate``."""
+
+    name = "rate"
+    doc = "Spark's generator: the columns timestamp TIMESTAMP (when the row is due) and value BIGINT (0, 1, 2, …)."
+    options = (
+        Option("rows-per-second", integer(1), "How many rows a second brings.", "1"),
+        Option("ramp-up-time", DURATION, "How long it takes to reach that rate, in whole seconds.", "0 s"),
+    )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        for column in table.physical_columns:
+            if _COLUMNS.get(column.name.lower()) != column.type:
+                message = f'connector "rate" has no column "{column.name}" of type {column.type.ddl()}'
+                yield Diagnostic(WRONG_COLUMN, message, hint="Its columns are timestamp TIMESTAMP and value BIGINT.")
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.values(table)
+        reader = environment.spark.readStream.format("rate")
+        reader = reader.option("rowsPerSecond", values["rows-per-second"])
+        rows = reader.option("rampUpTime", f"{values['ramp-up-time'] // 1000}s").load()
+        return rows.selectExpr(*(f"{quoted(name.lower())} AS {quoted(name)}" for name in columns))
+
+
+# --- socket ---------------------------------------------------------------------------------------------------
+
+
+class Socket(Source):
+    """Reads Spark's source ``socket``."""
+
+    name = "socket"
+    doc = "Lines of text that a TCP server sends (try nc -lk 9999); without recovery, for trying things out."
+    options = (
+        Option("hostname", NAME, "The server.", required=True),
+        Option("port", integer(1, 65535), "Its port.", required=True),
+        Option(
+            "format",
+            one_of("csv", "json", "raw", planned=PLANNED_FORMATS),
+            "How a line is read: csv, json or raw (the line as one STRING).",
+            required=True,
+        ),
+        *(option for option in (*CSV_OPTIONS, *JSON_OPTIONS) if option.source),
+    )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        return check_format(table, spans)
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.values(table)
+        reader = environment.spark.readStream.format("socket")
+        lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
+        return decode(lines, "value", table, columns, values)

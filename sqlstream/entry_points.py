@@ -1,0 +1,37 @@
+"""What installed packages register for sqlstream: entry points by group and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlstream.udfs.texts import reason_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+@cache
+def registered(group: str) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by name, as they are when they are first asked for."""
+    from importlib.metadata import entry_points  # imports email and zipfile: start-up does without
+
+    return {point.name: point for point in entry_points(group=group)}
+
+
+class NotLoaded(Exception):
+    """The class of an entry point cannot be loaded; the text is the reason."""
+
+
+def instance_of(point: EntryPoint) -> object:
+    """An instance of the class that the entry point names. NotLoaded if it cannot be made."""
+    try:
+        return point.load()()
+    except Exception as error:
+        raise NotLoaded(f"{type(error).__name__}: {reason_of(error)}") from error
+
+
+def package_of(point: EntryPoint) -> str:
+    """The name of the package that registers the entry point."""
+    return point.dist.name if point.dist is not None else point.module

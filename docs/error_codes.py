@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -51,12 +50,8 @@ _SPELLED_HERE = {
 }
 
 
-@dataclass
-class Entry:
-    """Messages and hints under one code, without repetition."""
-
-    messages: dict[str, None] = field(default_factory=dict)
-    hints: dict[str, None] = field(default_factory=dict)
+Entry = dict[str, str]
+"""What messages of a code say, each with the first sentence of its hint, or nothing where it has none."""
 
 
 @cache
@@ -88,14 +83,14 @@ def collect() -> dict[str, Entry]:
     """Entries by code, sorted."""
     trees = list(sources())
     by_module = {name: dict(_constants(tree)) for name, tree in trees}
-    collected = {code: Entry() for code in sorted(codes_in_source())}
+    collected: dict[str, Entry] = {code: {} for code in sorted(codes_in_source())}
     for name, tree in trees:
         constants = by_module[name] | dict(_imported(tree, by_module))
         texts = _assigned_texts(tree)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
             _add(collected, call, constants, texts)
     for code, message in _SPELLED_HERE.items():
-        collected[code].messages.setdefault(message)
+        collected[code].setdefault(message, "")
     return collected
 
 
@@ -152,8 +147,11 @@ def _add(items: dict[str, Entry], call: ast.Call, constants: dict[str, str], tex
     if isinstance(call.func, ast.Name) and call.func.id == "Unsupported":
         messages = [f"{what} are not executed yet" for what in messages]
         hints = rest[1:2]
-    items[code].messages.update(dict.fromkeys(text for text in messages if text.strip("…")))
-    items[code].hints.update(dict.fromkeys(text for value in hints for text in _spelled(value, near)))
+    spelled = [text for value in hints for text in _spelled(value, near)]
+    for number, text in enumerate(messages):
+        if text.strip("…"):
+            hint = spelled[min(number, len(spelled) - 1)] if spelled else ""
+            items[code][text] = items[code].get(text) or _first_sentence(hint)
 
 
 def _code(node: ast.expr, constants: dict[str, str]) -> str | None:
@@ -187,24 +185,29 @@ def _spelled(node: ast.expr, near: dict[str, ast.expr | None]) -> list[str]:
     return []
 
 
+def _first_sentence(text: str) -> str:
+    """A hint up to its first full stop before another sentence."""
+    return re.split(r"(?<=[.;]) (?=[A-Z])", text, maxsplit=1)[0]
+
+
 def page() -> str:
-    """The page of all codes, in Markdown."""
+    """The page of all codes, in Markdown: a row for each mistake, in alphabetical order under its code."""
     lines = [
         "# Error codes",
         "",
-        "Generated from the source by `make docs`; `…` stands for what a message is filled with.",
-        "A message names the objects, shows the line with carets where it knows the place, and ends with a hint.",
+        "Generated from the source by `make docs`, a row for each mistake; `…` stands for what fills a message.",
+        "A message names the objects, shows the line with carets where it knows the place, and ends with a hint,",
+        "of which the table has the first sentence.",
     ]
     prefix = ""
     for code, entry in collect().items():
         if code[:3] != prefix:
             prefix = code[:3]
             title, what = _CLASSES[prefix]
-            lines += ["", f"## {prefix}xx: {title}", "", what, "", "| code | message | hint |", "|---|---|---|"]
-        lines.append(f"| {code} | {_cell(entry.messages)} | {_cell(entry.hints)} |")
+            lines += ["", f"## {prefix}xx: {title}", "", what, "", "| code | mistake | hint |", "|---|---|---|"]
+        lines += [f"| {code} | {_cell(message)} | {_cell(hint)} |" for message, hint in sorted(entry.items())]
     return "\n".join(lines) + "\n"
 
 
-def _cell(texts: dict[str, None]) -> str:
-    """The texts in alphabetical order, so that the page does not change where a module moves."""
-    return "<br>".join(text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in sorted(texts))
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

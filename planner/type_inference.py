@@ -27,21 +27,22 @@ _TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 class Types:
     """Types of the expressions over one schema; ``function`` finds functions of the catalog.
 
-    Each expression is looked at once, however often its type is asked for: the checks ask at every operand. So
-    expressions must not be changed in place between two questions about them or about what they are part of.
+    The type of each expression object is computed once, because the checks ask for it at every operand. So an
+    expression must not be changed in place after its type, or that of an expression around it, was asked for.
     """
 
     def __init__(self, schema: Schema, function: Callable[[str], Function | None] = lambda _: None) -> None:
         self.fields: Mapping[str, Field] = {f.name: f for f in schema}
         self.function = function
-        # By identity, with the expression, which so keeps its identity: equality would compare whole trees.
+        # Keyed by identity, because equality compares whole trees; holding the expression keeps its id in use.
         self._known: dict[int, tuple[exp.Expr, DataType]] = {}
 
     def of(self, expression: exp.Expr) -> DataType:
-        remembered = self._known.get(id(expression))
-        if remembered is None:
-            remembered = self._known[id(expression)] = (expression, _rule_of(type(expression))(expression, self))
-        return remembered[1]
+        """The type of a bound expression; UNKNOWN where only Spark can tell."""
+        known = self._known.get(id(expression))
+        if known is None:
+            known = self._known[id(expression)] = (expression, _rule_of(type(expression))(expression, self))
+        return known[1]
 
     def nullable(self, expression: exp.Expr) -> bool:
         """False only where NULL is certainly impossible."""
@@ -110,7 +111,7 @@ def _null(node: exp.Null, types: Types) -> DataType:
 
 
 def _interval(node: exp.Interval, types: Types) -> DataType:
-    """Those of months are another type in Spark."""
+    """Intervals of months are another type in Spark."""
     return UNKNOWN if is_calendar(node) or not node.find(exp.Literal) else INTERVAL
 
 
@@ -171,8 +172,8 @@ def _integral_quotient(node: exp.IntDiv, types: Types) -> DataType:
 
 
 def _arithmetic(node: exp.Binary, left: DataType, right: DataType) -> DataType:
-    """Of two numbers, whose types are given."""
-    left, right = _beside(node.left, left, right), _beside(node.right, right, left)
+    """The type of an operation on two numbers of these types."""
+    left, right = _as_small_decimal(node.left, left, right), _as_small_decimal(node.right, right, left)
     if "DECIMAL" not in (left.name, right.name) or {left.name, right.name} & {"FLOAT", "DOUBLE"}:
         return wider(left, right)
     left_decimal, right_decimal = as_decimal(left), as_decimal(right)
@@ -180,8 +181,8 @@ def _arithmetic(node: exp.Binary, left: DataType, right: DataType) -> DataType:
     return _decimal_result(type(node), *precision_and_scale(left_decimal), *precision_and_scale(right_decimal))
 
 
-def _beside(operand: exp.Expr, own: DataType, other: DataType) -> DataType:
-    """An integer literal beside a decimal counts as the smallest decimal that holds it."""
+def _as_small_decimal(operand: exp.Expr, own: DataType, other: DataType) -> DataType:
+    """The type of an operand; an integer literal next to a decimal is the smallest decimal that holds it."""
     if isinstance(operand, exp.Literal) and own.name in _INTEGRAL and other.name == "DECIMAL":
         return DataType("DECIMAL", (len(operand.name.lstrip("0")) or 1, 0))
     return own
@@ -239,7 +240,7 @@ def _dot(node: exp.Dot, types: Types) -> DataType:
 
 
 def member_type(struct: DataType, name: str) -> DataType:
-    """The type of a struct's member, UNKNOWN where there is none."""
+    """The type of a struct's member; UNKNOWN where it has none of that name."""
     members = struct.args if struct.name == "STRUCT" else ()
     kinds = (m[1] for m in members if isinstance(m, tuple) and m[0].casefold() == name.casefold())
     return next(kinds, UNKNOWN)
@@ -285,10 +286,10 @@ def _struct(call: exp.Func, types: Types) -> DataType:
 
 
 def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
-    """STRUCT(a, b AS c, …): a member without a name is called after its place."""
+    """STRUCT(a, b AS c, …): a member without a name is named by its position, as ``col2``."""
     members = [
-        (value.alias_or_name if isinstance(value, exp.Alias | exp.Column) else f"col{place}", types.of(value))
-        for place, value in enumerate(call_arguments(call), 1)
+        (value.alias_or_name if isinstance(value, exp.Alias | exp.Column) else f"col{position}", types.of(value))
+        for position, value in enumerate(call_arguments(call), 1)
         if not value.is_star
     ]
     certain = len(members) == len(call_arguments(call))

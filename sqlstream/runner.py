@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
@@ -25,7 +25,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.source import LookupSource, Request, secretive
+from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -35,11 +35,50 @@ if TYPE_CHECKING:
     from sqlstream.jobs.checkpoints.own_files import Claim
     from sqlstream.jobs.checkpoints.storage import Storage
     from sqlstream.jobs.lifecycle.runtime import Sources
+    from sqlstream.jobs.records.history import CheckpointLine
+    from sqlstream.jobs.records.record import JobRecord
     from sqlstream.settings import Settings
-    from sqlstream.statements.job_statements import ControlledJob
 
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
+
+
+class ControlledJob(Protocol):
+    """A job of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def record(self) -> JobRecord: ...
+
+    def record_now(self) -> JobRecord:
+        """The record, read again."""
+        ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Facts about the job that its record does not have."""
+        ...
+
+    def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
+        """Stop the job; the path of the savepoint, where one is asked for."""
+        ...
+
+    def checkpoint(self) -> int | None:
+        """Make a checkpoint now; its epoch, None where there is nothing new."""
+        ...
+
+    def savepoint(self, path: str | None = None) -> str:
+        """Make a savepoint, by default in the directory of the settings; its path."""
+        ...
+
+    def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        """The checkpoints that are known, the newest first."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +104,7 @@ class SessionSources:
         asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
         filters = tuple(comparison for comparison in asked if kind.filters(table, comparison))
         request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
-        source = secretive(kind.lookup(self.environment, table, request), secrets_of(table))
+        source = redacting(kind.lookup(self.environment, table, request), secrets_of(table))
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
@@ -85,7 +124,7 @@ class SessionSources:
 
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
-        return secretive(answers, secrets_of(node.source))
+        return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)

@@ -5,40 +5,25 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
-from sqlstream.batch.explaining import explained_batch
 from sqlstream.batch.running import Batches
-from sqlstream.catalogs.declaring import KINDS
-from sqlstream.catalogs.store import Bound
-from sqlstream.connectors import SessionTable, TruncatableTable, connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
-from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.planner.catalog import APPEND_ONLY, Table
+from sqlstream.grammar import nodes, parse_script
 from sqlstream.planner.nodes import Output
-from sqlstream.plans import Root
 from sqlstream.query import Query
-from sqlstream.results import Columns, Rows, columns_of, key_of
-from sqlstream.runner import Runner
-from sqlstream.settings import without_effect
-from sqlstream.statements.changing_partitions import change_partitions
-from sqlstream.statements.checking import check_script, script_warnings
-from sqlstream.statements.defining import DEFINITIONS, define
-from sqlstream.statements.definitions import CreatedAs, create_table, table_of_columns, table_of_query
+from sqlstream.results import Columns, Rows
+from sqlstream.runner import ControlledJob, Runner
+from sqlstream.statements.checking import check_script, script_warnings, warnings_of_script
+from sqlstream.statements.definitions import CreatedAs, created_as
 from sqlstream.statements.explaining import explained
-from sqlstream.statements.inspection import inspect_statement
-from sqlstream.statements.job_statements import is_job_statement, job_statement
-from sqlstream.statements.materialized_views import materialized_named
-from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
-from sqlstream.statements.replacing_rows import overwritten_table, truncated_table
-from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
+from sqlstream.statements.queries import reach_views
+from sqlstream.statements.registry import statement_type
+from sqlstream.statements.statement import Execution
 from sqlstream.udfs.functions import describe
-from sqlstream.udfs.hiding import hiding
-from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -49,16 +34,12 @@ if TYPE_CHECKING:
 
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
-    from sqlstream.statements.job_statements import ControlledJob
-    from sqlstream.views.keeping import Views, ViewStatus
+    from sqlstream.views.keeping import Views
 
 
 NO_STATEMENT = "SS281"
 UNREAD_QUERY = "SS282"
 CLOSED = "SS481"
-FAILED_TEST = "SS498"
-
-OK = Rows.of_text(("result",), (("OK",),))
 
 _PLANNED = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable | nodes.CreateMaterializedView
 
@@ -124,7 +105,7 @@ class Session:
         try:
             statements = parse_script(text)
             _require_statements(statements)
-            for warning in script_warnings(text):
+            for warning in warnings_of_script(statements, text):
                 warnings.warn(warning.render(), SqlStreamWarning, stacklevel=3)
             for statement in statements:
                 yield self.execute(statement, text, as_table=as_table)
@@ -134,49 +115,22 @@ class Session:
     def execute(self, statement: nodes.Statement, text: str = "", *, as_table: bool = False) -> Rows | Query | Job:
         """Run one parsed statement; ``text`` is the script of its spans, ``as_table`` as of ``results``."""
         self._require_open()
-        match statement:
-            case nodes.Query():
-                return self._query(statement, text, finished=as_table)
-            case nodes.Insert() | nodes.StatementSet():
-                return self._insert(statement, text, wait=not as_table)
-            case nodes.CreateTable() if statement.query is not None:
-                return self._create_as(statement, text, wait=not as_table)
-            case nodes.CompilePlan() | nodes.ExecutePlan():
-                return self._plan_in_file(statement, wait=not as_table)
-            case nodes.Explain() | nodes.Set(key=None) | nodes.Truncate() | nodes.UnitTest():
-                return self._done_at_once(statement, as_table)
-        if isinstance(statement, nodes.CreateMaterializedView | nodes.AlterMaterializedView):
-            return self.views.execute(statement, text, self.workspace) or OK
-        if is_job_statement(statement):
-            return job_statement(statement, self._known_jobs())
-        if isinstance(statement, DEFINITIONS):
-            return self._define(statement, text)
-        return inspect_statement(statement, self.workspace, self._status_of)
+        execution = Execution(
+            workspace=self.workspace,
+            runner=self._runner,
+            batches=self._batches,
+            text=text,
+            as_table=as_table,
+            views=lambda: self.views,
+            known_jobs=self._known_jobs,
+            unit_test=self._unit_test,
+        )
+        return statement_type(statement).run(statement, execution)
 
-    def _done_at_once(
-        self, statement: nodes.Explain | nodes.Set | nodes.Truncate | nodes.UnitTest, as_table: bool
-    ) -> Rows:
-        match statement:
-            case nodes.Explain():
-                batch = self._explained_table(statement) if as_table else None
-                lines = (batch or self._explained(statement, says_way=True)).splitlines()
-                return Rows.of_text(("plan",), [(line,) for line in lines])
-            case nodes.Set():
-                return Rows.of_text(("key", "value"), self.workspace.settings.rows())
-            case nodes.Truncate():
-                self._truncate(truncated_table(statement, self.workspace.catalog))
-                return OK
-            case nodes.UnitTest():
-                return self._unit_test(statement)
-
-    def _unit_test(self, test: nodes.UnitTest) -> Rows:
+    def _unit_test(self, test: nodes.UnitTest) -> str | None:
         from sqlstream.testing.unit_tests import run_unit_test  # the harness is loaded for this statement alone
 
-        difference = run_unit_test(test, self).difference
-        if difference is not None:
-            message = f'unit test "{test.name}" of view "{test.view}" fails'
-            raise ExecutionError(FAILED_TEST, message, test.name.span, detail=difference)
-        return Rows.of_text(("test", "result"), ((str(test.name), "PASS"),))
+        return run_unit_test(test, self).difference
 
     def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
@@ -191,7 +145,7 @@ class Session:
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
             plan = chosen(statement, self.workspace)
-            self._reach(plan)
+            reach_views(plan, self.workspace.settings)
             if isinstance(plan, Batch):
                 return self._batches.dataframe(plan, self.workspace)
             assert isinstance(plan, Output)
@@ -205,7 +159,8 @@ class Session:
             statement = _only(text)
             if not isinstance(statement, _PLANNED):
                 raise BindError(NO_STATEMENT, "only queries and INSERT have a plan", statement.span)
-            return self._explained(nodes.Explain(statement, format.upper(), stage.upper(), span=statement.span))
+            explain = nodes.Explain(statement, format.upper(), stage.upper(), span=statement.span)
+            return explained(explain, self.workspace, self._runner, self._batches)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
 
@@ -214,7 +169,7 @@ class Session:
         return check_script(text, self.workspace)
 
     def warnings(self, text: str) -> tuple[Diagnostic, ...]:
-        """What a script says that is allowed and hardly meant. ``sql`` gives them to Python's ``warnings``."""
+        """Warnings about what a script says that is probably a mistake; ``sql`` issues them as Python's warnings."""
         return script_warnings(text)
 
     def columns_of(self, text: str) -> Columns:
@@ -304,8 +259,6 @@ class Session:
         if self._closed:
             raise ExecutionError(CLOSED, "the session is closed", hint="Open another one with sqlstream.connect().")
 
-    # --- statements ---
-
     def _known_jobs(self) -> list[ControlledJob]:
         """Each job once, as whoever knows most of it sees it."""
         own = {job.id for job in self._runner.jobs}
@@ -313,169 +266,9 @@ class Session:
         ids = {job.id for job in also}
         return [*(job for job in self._runner.known_jobs(self.workspace.settings) if job.id not in ids), *also]
 
-    def _define(self, statement: nodes.Statement, text: str) -> Rows:
-        if isinstance(statement, nodes.Set | nodes.Reset):
-            # A copy first: Spark may refuse the value, which must not stay in the settings then.
-            trial = self.workspace.copy()
-            define(statement, trial, text)
-            with hiding(trial.settings.secrets):
-                self._runner.spark.apply(trial.settings)
-        if isinstance(statement, nodes.Drop):
-            self._drop_views(statement)
-        before = self._table_before(statement)
-        changed = define(statement, self.workspace, text)
-        for table in before:
-            self._forget_rows(statement, table, changed)
-        if isinstance(statement, nodes.AlterTable) and isinstance(changed, Table):
-            change_partitions(statement, changed)
-        note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
-        return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
-
-    def _drop_views(self, statement: nodes.Drop) -> None:
-        """The jobs and rows of materialized views, as far as the statement drops some."""
-        if statement.kind in KINDS:
-            self.views.drop(statement.name, self.workspace)
-        if not statement.cascade:
-            return
-        catalog = self.workspace.catalog
-        with suppress(BindError):  # which the statement itself tells
-            namespace = catalog.namespace(statement.name)
-            if namespace != catalog.current:  # which is not dropped
-                self.views.drop_in(namespace, self.workspace)
-
-    def _status_of(self, name: nodes.Name) -> ViewStatus:
-        return self.views.status(materialized_named(name, self.workspace), self.workspace)
-
-    def _table_before(self, statement: nodes.Statement) -> list[Table]:
-        """The tables that a definition drops, replaces or renames."""
-        catalog = self.workspace.catalog
-        match statement:
-            case nodes.CreateTable(replace=True) | nodes.AlterTable() | nodes.Drop(kind="TABLE"):
-                table = self._known_table(statement.name)
-                return [] if table is None else [table]
-            case nodes.Drop(kind="DATABASE", cascade=True):
-                try:
-                    return catalog.tables(catalog.namespace(statement.name))
-                except SqlStreamError:
-                    return []
-        return []
-
-    def _known_table(self, name: nodes.Name) -> Table | None:
-        """The table as far as there is one whose definition can be read."""
-        try:
-            relation = self.workspace.catalog.required(name)
-        except SqlStreamError:
-            return None
-        return relation if isinstance(relation, Table) else None
-
-    def _forget_rows(self, statement: nodes.Statement, before: Table, changed: object) -> None:
-        """What the session holds of the rows of a table goes with the table, or takes its new name."""
-        kind, folder = connector(before.connector), self._runner.folders.root
-        if not isinstance(kind, SessionTable):
-            return
-        if not isinstance(statement, nodes.AlterTable):
-            kind.drop(folder, before)
-        elif isinstance(changed, Table) and changed.name != before.name:
-            kind.rename(folder, before, changed)
-
-    def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
-        return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
-
-    def _explained_table(self, statement: nodes.Explain) -> str | None:
-        """The batch as which a query runs for who reads tables, where it is one."""
-        query = statement.statement
-        if statement.more or statement.stage not in ("OPTIMIZED", "PHYSICAL", "SPARK") or statement.format == "MERMAID":
-            return None
-        plan = chosen(query, self.workspace, finished=True) if isinstance(query, nodes.Query) else None
-        return explained_batch(plan, statement, self.workspace, self._batches) if isinstance(plan, Batch) else None
-
-    def _plan_in_file(self, statement: nodes.CompilePlan | nodes.ExecutePlan, *, wait: bool) -> Rows | Job:
-        if isinstance(statement, nodes.CompilePlan):
-            compile_plan(statement, self.workspace)
-            if not statement.execute:
-                return OK
-        compiled, workspace = compiled_plan(statement.path, self.workspace, statement.span)
-        return self._insert(compiled, to_sql(compiled), workspace, wait=wait)
-
-    def _insert(
-        self,
-        statement: nodes.Insert | nodes.StatementSet,
-        text: str,
-        workspace: Workspace | None = None,
-        *,
-        wait: bool,
-    ) -> Job:
-        """``workspace``: other definitions and settings than the session's; ``wait`` as 'table.dml-sync' says."""
-        workspace = workspace or self.workspace
-        plan = planned(statement, workspace)
-        replaced = overwritten_table(statement, workspace.catalog)
-        self._reach(plan)
-        if isinstance(plan, Batch):  # old rows go when the new ones are known
-            job = self._batches.insert(plan, workspace, text, before=lambda: self._truncate(replaced))
-        else:
-            assert not isinstance(plan, Output)
-            self._truncate(replaced)
-            job = self._runner.start(plan, workspace, to_sql(statement))
-        if wait and workspace.settings["table.dml-sync"]:
-            job.wait()
-        return job
-
-    def _reach(self, plan: Root | Batch) -> None:
-        """The server that keeps views runs, where the plan reads some."""
-        tables = plan.tables if isinstance(plan, Batch) else (*scanned_tables(plan), *looked_up_tables(plan))
-        reach((*tables, *(() if isinstance(plan, Batch) else side_tables(plan))), self.workspace.settings)
-
-    def _truncate(self, table: Table | None) -> None:
-        if table is None:
-            return
-        kind = connector(table.connector)
-        assert isinstance(kind, TruncatableTable), table.connector
-        kind.truncate(self._runner.folders.root, table)
-
-    def _create_as(self, statement: nodes.CreateTable, text: str, *, wait: bool) -> Job | Rows:
-        assert statement.query is not None
-        catalog = self.workspace.catalog
-        path = catalog.path(statement.name)
-        table, stored, columns = self.table_of_query(statement, statement.query)
-        replaced, entry = self._table_before(statement), catalog.entry("relation", path)
-        if not create_table(statement, table, stored, catalog):
-            return OK
-        for before in replaced:
-            self._forget_rows(statement, before, table)
-        try:
-            insert = nodes.Insert(statement.name, statement.query, columns, span=statement.span)
-            return self._insert(insert, text, wait=wait)
-        except SqlStreamError:
-            catalog.drop("TABLE", statement.name)
-            if replaced and entry is not None:
-                before_text = entry.stored if isinstance(entry, Bound) else entry
-                catalog.create(statement.name, replaced[0], temporary=statement.temporary, stored=before_text)
-            raise
-
     def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> CreatedAs:
-        """The table that CREATE TABLE … AS declares; Spark tells the columns of a batch."""
-        plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
-        if not isinstance(plan, Batch):
-            return table_of_query(statement, self.workspace)
-        with self._batches.analyzed(plan, self.workspace) as analyzed:
-            return table_of_columns(statement, analyzed.columns, self.workspace)
-
-    def _query(self, statement: nodes.Query, text: str, *, finished: bool) -> Query:
-        plan = chosen(statement, self.workspace, finished=finished)
-        self._reach(plan)
-        if isinstance(plan, Batch):
-            run, columns = self._batches.start(plan, self.workspace, text)
-            return Query(run, columns, self._time_zone)
-        assert isinstance(plan, Output)
-        job = self._runner.start(plan, self.workspace, to_sql(statement))
-        updating = plan.changelog_mode != APPEND_ONLY
-        return Query(job, columns_of(plan), self._time_zone, updating=updating, key=key_of(plan))
-
-    @property
-    def _time_zone(self) -> str:
-        zone = self.spark.conf.get("spark.sql.session.timeZone")
-        assert zone is not None, "Spark always has a time zone"
-        return zone
+        """The table that CREATE TABLE … AS declares; Spark starts for the columns of a query over finished data."""
+        return created_as(statement, query, self.workspace, self._batches)
 
 
 def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:

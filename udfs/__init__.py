@@ -1,1 +1,1 @@
-"""Python functions of users: what they take and return, calls over Arrow columns, shipping to workers."""
+"""Kernels of stateful operators, and the Python functions of users."""

@@ -35,7 +35,7 @@ _SIMPLE: dict[object, DataType] = {
 
 
 def sql_type(annotation: object) -> DataType | None:
-    """The SQL type of values of an annotation, ``X | None`` being ``X``; None for what has no counterpart."""
+    """The SQL type of an annotation; ``X | None`` is ``X``. None for annotations without an SQL type."""
     if type(annotation).__hash__ is None:  # a list in place of list[…]
         return None
     if annotation in _SIMPLE:
@@ -58,7 +58,8 @@ def row_of_iterable(annotation: object) -> object | None:
 
 
 def element_of(annotation: object) -> object | None:
-    """``X`` of lists and asynchronous iterators of ``X``, None among their types left out; None for any other."""
+    """``X`` of lists and asynchronous iterators of ``X``, without a None among its types; None for any other
+    annotation."""
     return _first_argument(_without_none(annotation), (list, Sequence, AsyncIterator, AsyncIterable, AsyncGenerator))
 
 
@@ -70,7 +71,7 @@ def _first_argument(annotation: object, origins: tuple[object, ...]) -> object |
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, object]:
-    """The resolved annotations; those that cannot be resolved are left out."""
+    """The resolved annotations of a function; annotations that cannot be resolved are omitted."""
     try:
         return typing.get_type_hints(function)
     except (NameError, TypeError):

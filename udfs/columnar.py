@@ -32,25 +32,25 @@ class FunctionError(RuntimeError):
 
 
 def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
-    """A function of one row. Where the call has no arguments, one column still tells the number of rows."""
+    """A function that is called once per row. For a call without arguments, one column carries the number of rows."""
     return partial(_call_rows, name, function, returns, arity)
 
 
 def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -> Columnar:
-    """A vectorised function; it gets pandas Series where it is annotated with them, else Arrow arrays."""
+    """A vectorised function. It gets pandas Series where its annotations say so, else Arrow arrays."""
     return partial(_call_batch, name, function, returns, _wants_pandas(function))
 
 
 def tolerant(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function that tells which rows it fails for, as STRUCTs of value, error and place.
+    """A scalar function that reports the rows it fails for, as STRUCTs of value, error and location.
 
-    Its first column is true where nothing is to be computed. Rows are called one by one only in batches that fail.
+    Its first column is true for rows to skip. Rows are called one by one only in batches that fail.
     """
     return partial(_call_tolerant, columnar, returns)
 
 
 def unless(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function that is not called where its first column is true, and gives NULL there."""
+    """A scalar function that is not called where its first column is true; its result is NULL there."""
     return partial(_call_unless, columnar, returns)
 
 
@@ -98,14 +98,13 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
 
 
 def place_of(error: BaseException) -> str | None:
-    """The line of the user's code that raised an exception, or called what did: file, line and function."""
+    """The line of user code that raised an exception, or called the code that did: file, line and function."""
     line = _line_of(error)
     return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
 
 
 def see_line(error: BaseException) -> str:
-    """A sentence that names the failing line of the user's code, to append to a message; empty if no such code was
-    running."""
+    """A sentence with the failing line of user code, to append to a message; empty if no user code was running."""
     line = _line_of(error)
     return "" if line is None else f' See line {line.lineno} of "{line.filename}".'
 
@@ -118,14 +117,14 @@ def _line_of(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
-    """An aggregate class over one array per group of STRUCTs of its arguments."""
+    """An aggregate class, called once per group with an array of STRUCTs of its arguments."""
     return partial(_aggregate_groups, name, kind, returns)
 
 
 def by_row_to_rows(
     name: str, function: Callable[..., Iterable[object] | None], row: pa.DataType, arity: int
 ) -> Columnar:
-    """A table function: an array of rows for each row."""
+    """A table function: each input row yields an array of result rows."""
     single = row.num_fields == 1
 
     def rows(*arguments: object) -> list[object] | None:
@@ -173,7 +172,7 @@ def _aggregated(name: str, aggregate: typing.Any, rows: typing.Any) -> object:
 
 
 def called(name: str, function: Callable[..., object], arguments: Sequence[object]) -> object:
-    """The return value of a user's function. FunctionError SS411 names the call and the line that raised."""
+    """The return value of a call of a user's function. FunctionError SS411 names the call and the line that raised."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -212,7 +211,7 @@ def _wants_pandas(function: Callable[..., object]) -> bool:
 
 
 def python_values(column: pa.Array) -> list[object]:
-    """Python values; maps as dicts. ConnectorError SS585 for a STRING that is no UTF-8."""
+    """A column as Python values, with maps as dicts. ConnectorError SS585 for a STRING that is not UTF-8."""
     values = python_list(column, "a value")
     return [_python(v, column.type) for v in values] if _has_map(column.type) else values
 
@@ -232,6 +231,7 @@ def _python(value: typing.Any, kind: pa.DataType) -> object:
 
 
 def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
+    """Values that a function returned as an Arrow array of type ``kind``. FunctionError SS412 where they do not fit."""
     try:
         return pa.array([arrow_value(v, kind) for v in values], kind)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
@@ -239,7 +239,7 @@ def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
 
 
 def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
-    """A value as Arrow takes it: structs as dicts, maps as pairs."""
+    """A value in the form that Arrow takes: structs as dicts, maps as lists of pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -252,7 +252,7 @@ def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
 
 
 def members(value: typing.Any, struct: pa.DataType) -> list[object]:
-    """The values of a row, by position where it has no names."""
+    """The values of a row, by name, or by position if it has no names."""
     if isinstance(value, dict):
         return [value.get(f.name) for f in struct]
     if dataclasses.is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Rows with the watermark that holds when they come: CURRENT_WATERMARK."""
+"""CURRENT_WATERMARK: each row with the watermark that was current when the row arrived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = "__watermark"
 
 @dataclass(frozen=True)
 class CurrentWatermarkKernel(Kernel):
-    """Rows come out as they come, the columns ``passed`` and NOW of them. It keeps nothing."""
+    """Emits the columns ``passed`` and NOW of every row, in order of arrival. It has no state."""
 
     input: pa.Schema
     passed: tuple[str, ...]

@@ -53,5 +53,6 @@ def _marked(options: Options) -> Callable[[_F], _F]:
 
 
 def options_of(implementation: object) -> Options:
+    """The options of a decorated function or class; defaults if it is not decorated."""
     options = getattr(implementation, "__sqlstream__", None)
     return options if isinstance(options, Options) else Options()

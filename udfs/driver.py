@@ -1,6 +1,6 @@
-"""The order in which a micro-batch reaches a kernel, for one key group: Spark's adapter and the harness both drive so.
+"""The order in which a micro-batch reaches a kernel, for one key group. Spark's adapter and the test harness share it.
 
-``kernel.py`` promises the order; this module is the only one that keeps the promise.
+``kernel.py`` documents the order; this module implements it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ Ports: TypeAlias = Mapping[int, Sequence[pa.Table]]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a micro-batch brings to a key group.
+    """The input of one key group in one micro-batch. All times are in microseconds.
 
-    ``ahead`` are rows that an operator below sent before its watermark passed, ``fired`` those that the clock of
-    processing time fired there, by the time that had passed then, ``rows`` the others. ``watermark`` and
-    ``processing_time``: how far the clocks have come, in microseconds; neither goes back. ``input_ended``: no watermark
-    comes after this one, so what the last rows set a timer for fires at once.
-    ``clock_ahead``: operators above wait for the same clock of processing time, so what it fires must reach them
-    before it passes there.
+    ``ahead`` are rows that an operator below sent before its watermark passed. ``fired`` are rows that processing time
+    fired below, by the processing time that had passed. ``rows`` are all others. ``watermark`` and ``processing_time``
+    are the new clocks; neither ever decreases. ``input_ended``: this is the last watermark, so timers that the last
+    rows set fire at once. ``clock_ahead``: operators above wait for the same processing-time clock, so rows that it
+    fires must reach them before it passes there.
     """
 
     watermark: int
@@ -40,14 +39,14 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table that ``Kernel.unfold`` makes results of, so many."""
+    """A compact table that ``Kernel.unfold`` expands to ``results`` result rows."""
 
     rows: pa.Table
     results: int = 0
 
     @property
     def num_rows(self) -> int:
-        """How many rows it takes, not how many stand in it."""
+        """The number of rows after unfolding."""
         return int(self.rows.num_rows)
 
 
@@ -66,11 +65,11 @@ def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
 
 @dataclass
 class GroupContext:
-    """The ``kernel.Context`` of one key group during one micro-batch, and what the kernel told it.
+    """The ``kernel.Context`` of one key group during one micro-batch. It collects the output of the kernel.
 
-    ``emitted`` holds under True what left ahead of the micro-batch's watermark, and under False the rest, some of it
-    perhaps folded; ``ahead`` says which of them it is now. ``held`` is the time that operators above must not reach,
-    END_OF_TIME for none.
+    ``emitted[True]`` holds what leaves ahead of the watermark of the micro-batch, ``emitted[False]`` the rest; either
+    may contain folded tables. ``ahead`` selects the list that ``emit`` appends to. ``held`` is the time that operators
+    above must not reach, END_OF_TIME for none.
     """
 
     store: Store
@@ -93,7 +92,7 @@ class GroupContext:
 
     @property
     def rows_given(self) -> int:
-        """How many results the kernel has emitted."""
+        """The number of results that the kernel has emitted."""
         emissions = (emission for emitted in self.emitted.values() for emission in emitted)
         return sum(each.results if isinstance(each, Folded) else int(each.num_rows) for each in emissions)
 
@@ -112,7 +111,8 @@ class GroupContext:
 
 
 def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bool) -> None:
-    """Lets rows and clocks of a micro-batch reach the kernel. ``holds``: it held the watermark in the one before."""
+    """Passes the rows and clocks of a micro-batch to the kernel. ``holds``: the kernel held the watermark in the
+    previous micro-batch."""
     if holds:
         kernel.on_held(context)
     _rows(kernel, context, batch.ahead)

@@ -1,7 +1,7 @@
-"""The event times that windows and timers can be computed for, and those that move a watermark.
+"""The range of event times that windows and timers support, and of those that advance a watermark.
 
 All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows, and no
-interval is longer than ``LONGEST``: kernels add and subtract both, and none of that may leave int64.
+interval is longer than ``LONGEST``: kernels add and subtract both without leaving int64.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LONGEST = 3_652_425 * _DAY
 """10,000 years: the longest interval, such as the size of a window."""
 
 END_OF_INPUT = 253_402_300_799_999_000
-"""The last millisecond of the year 9999. A watermark from here on says that the input has ended, so rows of such a time
-move no watermark: their windows close when the input ends."""
+"""The last millisecond of the year 9999. A watermark of this time or later means that the input has ended, so later
+rows do not advance the watermark: their windows close when the input ends."""
 
 
 def time_text(micros: int) -> str:
-    """A time of any year as Spark writes it: ``+12004-02-24 00:00:00``."""
+    """A time of any year in Spark's format, such as ``+12004-02-24 00:00:00``."""
     import numpy as np  # which the planner, for which the numbers above are, does without
 
     day, _, clock = str(np.datetime64(micros, "us")).partition("T")
@@ -37,7 +37,7 @@ def time_text(micros: int) -> str:
 
 
 def out_of_range(name: str, value: str) -> str:
-    """What SS430 says of an event time, where ``value`` stands for its microseconds."""
+    """The message of SS430 for an event time; ``value`` is a placeholder for, or the text of, its microseconds."""
     return f"{name} is {value} microseconds after 1970, outside of the years -30000 to 29999"
 
 

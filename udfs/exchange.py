@@ -1,8 +1,8 @@
-"""The columnar exchange: it cuts Arrow batches into one blob per key group.
+"""The columnar exchange: cuts Arrow batches into one blob per key group.
 
-A blob is an Arrow IPC stream with rows of one key group from one partition. Rows count as arrived in the order of
-(partition, number of the blob, position in the blob), or, where they carry their source split (``PARTS``), in the order
-of the splits. Ticks of processing time and held watermarks go to every key group. Barriers do too, and keep their
+A blob is an Arrow IPC stream of rows of one key group and one partition. The order of arrival is the order of
+(partition, number of the blob, position in the blob) or, where rows carry their source split (``PARTS``), the order of
+the splits. Ticks of processing time and held watermarks are sent to every key group. Barriers are too, at their
 position among the rows.
 """
 
@@ -28,13 +28,13 @@ TICK = "__tick"
 """BIGINT column of the exchange's input: microseconds of a tick of processing time, NULL for rows of data."""
 
 CLOCK = "__processing_time"
-"""BIGINT column of the exchange's input: when a row came, in microseconds."""
+"""BIGINT column of the exchange's input: the processing time at which a row arrived, in microseconds."""
 
 FIRED = "__fired"
-"""BIGINT column of the exchange's input: of rows that processing time fired below, when, in microseconds."""
+"""BIGINT column of the exchange's input: the time at which processing time fired the row below, in microseconds."""
 
 LATE_TABLE = "__late_table"
-"""STRING column between operators: the row holds late rows for this table, which pass all operators by."""
+"""STRING column between operators: the row carries late rows for this table; all operators pass it on unchanged."""
 
 LATE = "__late"
 """BINARY column between operators: the late rows."""
@@ -117,12 +117,12 @@ _BYTES = BLOBS.get_field_index("bytes")
 
 @dataclass(frozen=True)
 class Exchange:
-    """Cuts rows by key group, of which there are ``groups``, after the kernel has combined what it can.
+    """Cuts rows into ``groups`` key groups, after the kernel has combined what it can.
 
-    ``time``: the column with the event times of rows that Spark reads from LIFT blobs. ``hashed``: the columns whose
-    hash becomes KEY_HASH, which rows have themselves where there are none (``key_hash.can_hash``). ``port``: of the
-    kernel, to which the rows go; each has an exchange, and the blobs of all are united. ``spread``: columns whose NULL
-    equals nothing, so that rows with it may go to any key group, and go to all.
+    ``time``: the column with the event times that Spark reads from LIFT blobs. ``hashed``: the columns to hash into
+    KEY_HASH; without any, rows have that column already (see ``can_hash``). ``port``: the input port of the kernel;
+    each port has an exchange, and the blobs of all are united. ``spread``: columns in which NULL equals nothing; rows
+    with NULL there may go to any key group and are distributed over all.
     """
 
     kernel: Kernel
@@ -133,7 +133,7 @@ class Exchange:
     spread: tuple[str, ...] = ()
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Batches of schema BLOBS for the batches of one partition, of BYTES_PER_BATCH and little more."""
+        """Batches of schema BLOBS, of about BYTES_PER_BATCH each, for the batches of one partition."""
         numbers = counting()
         for table in gathered(batches):
             marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
@@ -283,7 +283,7 @@ class _Contents:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches in tables of ROWS_PER_CUT rows or BYTES_PER_CUT bytes and little more, columns in one chunk."""
+    """The batches as tables of about ROWS_PER_CUT rows or BYTES_PER_CUT bytes, each column in one chunk."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -340,7 +340,7 @@ _NO_PLACE: SplitPosition = (None, None, None)
 
 
 def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
-    """The rows of the blobs, which come by partition and number, in order of arrival."""
+    """The rows of blobs, which are sorted by partition and number, in order of arrival."""
     pieces_by_blob = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
     pieces = [piece for of_blob in pieces_by_blob for piece in of_blob]
     return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
@@ -387,7 +387,7 @@ def _counted(positions: Sequence[SplitPosition], ends: np.ndarray, row_indices: 
 
 
 def pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in parts of BYTES_PER_BLOB and little more, none for none."""
+    """The rows in consecutive tables of about BYTES_PER_BLOB; nothing for an empty table."""
     if not rows.num_rows:
         return
     count = min(-(-rows.nbytes // BYTES_PER_BLOB), rows.num_rows) or 1
@@ -404,6 +404,7 @@ def key_groups(rows: pa.Table, groups: int) -> np.ndarray:
 
 
 def to_bytes(rows: pa.Table) -> bytes:
+    """Rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     _write(rows, sink)
     return bytes(sink.getvalue())
@@ -415,6 +416,7 @@ def _write(rows: pa.Table, sink: pa.BufferOutputStream) -> None:
 
 
 def from_bytes(blob: bytes) -> pa.Table:
+    """The rows of an Arrow IPC stream; they share memory with the bytes."""
     return pa.ipc.open_stream(blob).read_all()
 
 
@@ -435,9 +437,10 @@ def _of_data(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Handed:
-    """A column of the rows above: ``column`` of those that are emitted below, of a time ``earlier`` microseconds less.
+    """A column that an operator takes from the operator below in the same call.
 
-    ``micros``: BIGINT microseconds of a timestamp.
+    It is ``column`` below, minus ``earlier`` microseconds if it is a time. ``micros``: a timestamp as BIGINT
+    microseconds.
     """
 
     column: str
@@ -447,15 +450,18 @@ class Handed:
 
 @dataclass(frozen=True)
 class Handover:
-    """``columns`` by their names above, where ``keys`` are the columns of the key; ``schema`` is that of the rows, with
-    KEY_HASH. What is not handed is NULL: the clock, where it is a column that nothing reads."""
+    """How an operator takes the rows of the operator below in the same call of Spark, in place of an exchange.
+
+    ``columns`` are by their names above, ``keys`` the key columns; ``schema`` is that of the rows, including KEY_HASH.
+    Columns that are not listed are NULL, such as a clock that nothing reads.
+    """
 
     columns: tuple[tuple[str, Handed], ...]
     keys: tuple[str, ...]
     schema: pa.Schema
 
     def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
-        """The rows above of all tables that were emitted, in order."""
+        """All emitted tables as one table of input rows of the operator above, in order."""
         below = pa.concat_tables(emitted).combine_chunks()
         tables = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
         tables[KEY_HASH] = pa.array(hash_of_values([tables[name] for name in self.keys], below.num_rows))

@@ -1,4 +1,4 @@
-"""Compares the columns of Parquet and ORC files with those that a table declares."""
+"""Compares the columns of Parquet and ORC files with the declared columns of a table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NULLS = "With '{format}.missing-columns' = 'null' in its WITH, a column that a 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A column of a table, or a field within one (``place.city``), that a file does not have as declared.
+    """A column of a table, or a field within one (``place.city``), that differs in a file.
 
-    ``found`` is its type in the file, None where the file has none of this name; ``names`` are those that it has there.
+    ``found`` is its type in the file, None if the file has no such column; ``names`` are the columns of the file.
     """
 
     column: str
@@ -42,6 +42,7 @@ class Mismatch:
         return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
 
     def error(self, file: str) -> SqlStreamError:
+        """The ``diagnostic`` as an exception."""
         diagnostic = self.diagnostic(file)
         kind = ConnectorError if self.found is None else ExecutionError
         return kind(diagnostic.code, diagnostic.message, hint=diagnostic.hint)
@@ -58,9 +59,11 @@ def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
 def mismatches(
     there: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType], *, nulls: bool, within: str = ""
 ) -> Iterator[Mismatch]:
-    """The differences between the columns ``there`` and the ``wanted`` ones, by name in any case, as Spark reads them.
+    """The differences between the columns ``there`` in a file and the ``wanted`` ones, with names compared without
+    regard to case, as in Spark.
 
-    ``nulls``: a missing column is NULL. ``within``: the path of the column that has these fields, ending with a dot.
+    ``nulls``: a missing column is NULL, not a difference. ``within``: the path of the enclosing column, ending with a
+    dot.
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():

@@ -10,13 +10,14 @@ import gc
 import sys
 
 _known = 0
-"""How many modules there were when what exists was last set aside."""
+"""The number of loaded modules when objects were last excluded."""
 
 
 def spare_imports() -> None:
-    """Set aside from garbage collection what exists, if modules have come since the last call: at the start of a task.
+    """Excludes all existing objects from garbage collection if modules were loaded since the last call. Call it at the
+    start of a task.
 
-    Reference counts still free what is set aside; only cycles that are garbage at this very moment stay.
+    Reference counting still frees these objects. Only reference cycles that are garbage at this moment are never freed.
     """
     global _known
     if len(sys.modules) > _known:

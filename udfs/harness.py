@@ -31,7 +31,7 @@ Rows: TypeAlias = Sequence[Row] | pa.Table
 
 @dataclass
 class KeyGroup:
-    """The checkpoint of one key group: its state, its timers, and until when it holds the watermark."""
+    """The checkpoint of one key group: its state, its timers, and the time up to which it holds the watermark."""
 
     store: MemoryStore
     timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
@@ -78,9 +78,11 @@ class KernelHarness:
         self.batch(rows if isinstance(rows, Mapping) else {port: rows})
 
     def watermark(self, time: int) -> None:
+        """One micro-batch without rows in which the watermark reaches a time in microseconds."""
         self.batch(watermark=time)
 
     def processing_time(self, time: int) -> None:
+        """One micro-batch without rows in which the clock reaches a time in microseconds."""
         self.batch(processing_time=time)
 
     def finish(self) -> None:
@@ -127,6 +129,7 @@ class KernelHarness:
         return [row for table in _taken(self._late) for row in _rows(table)]
 
     def output_table(self) -> pa.Table:
+        """The results since the last call as one table, and clears them."""
         return pa.concat_tables([self.kernel.output.empty_table(), *_taken(self._output)])
 
     @property
@@ -259,8 +262,11 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class CheckedKernel(Kernel):
-    """AssertionError where the kernel emits rows of another schema, leaves a timer behind that has passed, or does what
-    it says it does not: use processing time, hold the watermark."""
+    """Passes calls on to ``kernel``, collects the output, and checks the contract of ``kernel.py`` after each call.
+
+    AssertionError where the kernel emits rows of another schema, leaves a timer that has passed, or does what it
+    declares not to do: use processing time, or hold the watermark.
+    """
 
     kernel: Kernel
     emitted: list[pa.Table] = field(default_factory=list)

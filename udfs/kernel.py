@@ -1,23 +1,23 @@
-"""What an operator with state is to the rest: a kernel, run for one key group at a time, and the context it gets.
+"""The contract between a stateful operator, the kernel, and whatever drives it.
 
-A kernel is plain Python over Arrow tables and numpy: its configuration is the frozen instance, its state lives in the
-context's store, and it knows no engine. All times inside kernels are int64 microseconds since 1970 (UTC): event times
-of rows, watermarks, timers, processing times.
+A kernel is plain Python over Arrow tables and numpy. It runs for one key group at a time: its configuration is the
+frozen instance, its state lives in the store of the context, and it knows no engine. All times inside kernels are int64
+microseconds since 1970 (UTC): event times of rows, watermarks, timers, processing times.
 
-Order of calls for one key group within a micro-batch:
+The calls for one key group within a micro-batch, in this order:
 
-1. ``on_held`` where it held the watermark in the micro-batch before (``Context.hold``), with or without new rows
-2. ``on_rows`` with rows that an operator below the exchange sent ahead of the new watermark (the old one still counts)
+1. ``on_held`` if it held the watermark in the previous micro-batch (``Context.hold``), with or without new rows
+2. ``on_rows`` with rows that an operator below the exchange sent ahead of the new watermark (the old one still holds)
 3. ``on_event_time`` when the new watermark reaches the earliest event-time timer
 4. ``on_processing_time`` when the clock reaches the earliest processing-time timer
-5. ``on_rows`` with the other rows, in order of arrival; the new watermark judges them
+5. ``on_rows`` with all other rows, in order of arrival; their lateness is decided by the new watermark
 
-After each call the kernel has told the context its earliest timer of either domain (``set_timer``). What it emits up to
-and with ``on_event_time`` reaches operators above before the watermark passes there.
+At the end of each call the kernel sets its earliest timer of either domain (``set_timer``). What it emits up to and
+including ``on_event_time`` reaches operators above before the watermark passes there.
 
-A kernel of several inputs has as many *ports*. Its watermark is the least of theirs, and rows reach it by ``on_ports``
-in place of ``on_rows``: those of all ports at once, because what two inputs change of one result in a micro-batch is to
-come out once.
+A kernel with several inputs has as many *ports*. Its watermark is the minimum of theirs. Its rows arrive through
+``on_ports`` in place of ``on_rows``: those of all ports at once, so that the changes that two inputs make to one result
+in a micro-batch are emitted once.
 """
 
 from __future__ import annotations
@@ -39,44 +39,49 @@ END_OF_TIME = 2**63 - 1
 """The watermark, and the processing time, at the end of a bounded input; as a timer: none."""
 
 MOST_RESULTS = 2**18
-"""Results that are held at once, as far as a kernel can: more come out in several tables."""
+"""The number of results that a kernel should hold at once: more are emitted in several tables."""
 
 KEY_HASH = "__key_hash"
-"""BIGINT column of every kernel's input: 64 bits of hash of the key columns. Its low bits chose the key group."""
+"""BIGINT column of every kernel's input: a 64-bit hash of the key columns. Its low bits determine the key group."""
 
 EMITTED_AHEAD = "__ahead"
 """BOOLEAN column between chained operators: the row was emitted before the watermark of its batch passed."""
 
 BARRIER = "__barrier"
-"""BIGINT column between operators: a row of nothing else says that the barrier with this id was aligned, before the
-rows behind it and after those ahead of it. It reaches all key groups of the operator that fires windows at barriers."""
+"""BIGINT column between operators: a row in which nothing else is set marks the position at which the barrier with this
+id was aligned. It is sent to all key groups of the operator that fires windows at barriers."""
 
 ROW_KIND = "__row_kind"
 """STRING column of updating rows: +I, -U, +U or -D. Rows without the column are inserts. Operators say in the planner
 whether they take other kinds (``changes.takes_changes``) and emit them (``properties.changelog_mode``)."""
 
 LATE_ROWS = "late_rows"
-"""The counter of rows that came behind the watermark, and that no window or frame took."""
+"""The counter of rows that arrived after the watermark had passed them, and that no window or frame accepted."""
 
 ROWS_TAKEN = "rows_taken"
-"""The counter of rows with which a kernel was called: where it combines rows in the exchange, what became of them."""
+"""The counter of rows that reached a kernel; after pre-aggregation, if it combines rows in the exchange."""
 
 IGNORED = "ignored_deletions"
-"""The counter of rows that were retracted and are not there: their time was up, or they never came."""
+"""The counter of retractions without a stored row: it had expired, or was never inserted."""
 
 StateKey = tuple[str, int]
 """The name of a part of the state, and a number within it: a pane, a bucket, a chunk."""
 
 
 class Domain(Enum):
+    """The two clocks: event time and processing time."""
+
     EVENT = "event"
     PROCESSING = "processing"
 
 
 class Store(Protocol):
-    """The state of one operator and key group: bytes by key. One call takes many keys, because calls are dear."""
+    """The state of one operator and key group: bytes by key. A call takes many keys at once, because calls are
+    expensive."""
 
-    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]: ...
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        """The values of these keys, None for those that do not exist."""
+        ...
 
     def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
         """Writes the entries; None deletes one."""
@@ -84,10 +89,12 @@ class Store(Protocol):
 
 
 class Context(Protocol):
-    """The kernel's view of the outside during one call."""
+    """What a kernel sees during one call."""
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> Store:
+        """The state of the key group."""
+        ...
 
     @property
     def watermark(self) -> int:
@@ -96,20 +103,22 @@ class Context(Protocol):
 
     @property
     def processing_time(self) -> int:
-        """Processing times up to this one have passed: the clock is a millisecond further. END_OF_TIME at the end."""
+        """Processing times up to this one have passed: the clock is a millisecond ahead of it. END_OF_TIME at the end
+        of the input."""
         ...
 
     def emit(self, rows: pa.Table) -> None:
-        """Rows of the kernel's ``output`` schema, in order."""
+        """Emits rows of the kernel's ``output`` schema, in order."""
         ...
 
     def emit_folded(self, folded: pa.Table, results: int) -> None:
-        """Results that are many more than what they are made of, in their place among the rows: ``Kernel.unfold`` makes
-        them of this table where they are read, so that no process ever holds all of them. ``results``: how many."""
+        """Emits ``results`` results in compact form, at their position among the rows, where they are many more than
+        the rows they are computed from. ``Kernel.unfold`` expands them where they are read, so no process ever holds
+        all of them."""
         ...
 
     def emit_late(self, rows: pa.Table) -> None:
-        """Rows that are late for all their windows, of the kernel's ``late_output`` schema."""
+        """Emits rows of the kernel's ``late_output`` schema that are late for all their windows."""
         ...
 
     def count(self, metric: str, value: int) -> None:
@@ -117,25 +126,28 @@ class Context(Protocol):
         ...
 
     def set_timer(self, domain: Domain, time: int) -> None:
-        """The earliest time at which the kernel must be called again; END_OF_TIME for none."""
+        """Sets the earliest time at which the kernel must be called again; END_OF_TIME for none."""
         ...
 
     def hold(self, time: int, rows: int = 1) -> None:
-        """Operators above must not see a watermark of ``time`` or later, because of ``rows`` rows that are kept.
+        """Prevents operators above from seeing a watermark of ``time`` or later, because of ``rows`` rows that are
+        still stored.
 
-        What is said last in a micro-batch counts; where nothing is said in it, or END_OF_TIME, nothing is held. A row
-        holds its own event time or, where the watermark had passed that when it came, the moment after the watermark:
-        so no watermark overtakes it, and none goes back. Only kernels that are ``deferring`` may hold.
+        The last call in a micro-batch counts; without a call, or with END_OF_TIME, nothing is held. A row holds its own
+        event time or, if the watermark had passed that when it arrived, the moment after the watermark: so the
+        watermark neither overtakes it nor goes back. Only kernels that are ``deferring`` may hold.
         """
         ...
 
 
 class Kernel(ABC):
-    """One operator with state. ``input`` has KEY_HASH and whatever columns the kernel names in its configuration."""
+    """A stateful operator. Its input has KEY_HASH and the columns that its configuration names."""
 
     @property
     @abstractmethod
-    def output(self) -> pa.Schema: ...
+    def output(self) -> pa.Schema:
+        """The schema of the rows that it emits."""
+        ...
 
     @property
     def late_output(self) -> pa.Schema | None:
@@ -144,7 +156,7 @@ class Kernel(ABC):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where timers of processing time may be set: the clock then ticks for all key groups."""
+        """True where it may set timers of processing time: the clock then ticks for all key groups."""
         return False
 
     @property
@@ -158,33 +170,34 @@ class Kernel(ABC):
         return False
 
     def on_held(self, context: Context) -> None:
-        """The micro-batch after one in which the watermark was held: rows may go on now, the others must hold anew."""
+        """Called in the micro-batch after one in which the watermark was held. Rows may be released now; the others
+        must hold again."""
         raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``. Rows of
-        several ports must stay as they are."""
+        """Pre-aggregates rows of one key group before the exchange; its results reach ``on_rows``. Kernels with several
+        ports must not."""
         return rows
 
     def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
-        """The rows that stand in a table of ``Context.emit_folded``, in order, MOST_RESULTS or little more at once."""
+        """The results of a table of ``Context.emit_folded``, in order, in tables of about MOST_RESULTS."""
         raise NotImplementedError(f"{type(self).__name__} folds no results")
 
     def kept_rows(self, context: Context) -> int:
-        """How many rows are the state of the key group, where results end with so many; 0 for all others."""
+        """The number of rows in the state of the key group, for kernels whose results end at such a number; 0 for all
+        others."""
         return 0
 
     def waits(self, context: Context) -> Iterable[Wait]:
-        """The rows and timers that the state keeps for later, read between two calls; the context takes no results
-        then."""
+        """The rows and timers that are pending in the state. Called between two calls; nothing may be emitted."""
         return ()
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        """Rows of the only input, in order of arrival."""
+        """Processes rows of the only input, in order of arrival."""
         raise NotImplementedError(f"{type(self).__name__} takes rows by port")
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
-        """Rows by port, each in order of arrival; ports without rows are left out, but not all of them are."""
+        """Processes rows by port, each in order of arrival. Ports without rows are omitted; at least one has rows."""
         self.on_rows(rows[0], context)
 
     @abstractmethod

@@ -1,7 +1,8 @@
-"""Dense numbers for keys: 0 for the first key that appears in a table, 1 for the second, and so on.
+"""Keys of rows: dense numbers, sorting and hashes.
 
-Keys are equal as in SQL's GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. All of it is Arrow's hash table
-over one column at a time; several columns are numbered one by one and their numbers combined.
+Dense numbers are 0 for the first key that appears in a table, 1 for the second, and so on. Keys are equal as in SQL's
+GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Arrow's hash table numbers one column at a time; the
+numbers of several columns are combined.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ _MOST_BITS = 63
 
 
 def in_order(columns: Sequence[Numbers]) -> Numbers:
-    """The rows in the order of the columns, the most significant first, and as they are where all are equal."""
+    """The row numbers in ascending order of the columns, the most significant first. The sort is stable."""
     count = len(columns[0])
     if count < 2:
         return np.arange(count)

@@ -1,4 +1,7 @@
-"""The files of a micro-batch, as Spark's checkpoint lists them: Spark drops those that are gone when it reads."""
+"""The files of a micro-batch as listed in Spark's checkpoint, and checks that they can be read.
+
+Spark silently skips files that were deleted between listing and reading.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,7 @@ class ListedFiles:
 
 
 def size_of(path: str) -> int | None:
+    """The size of a file in bytes; None where it does not exist or is not local."""
     try:
         return Path(path).stat().st_size
     except OSError:
@@ -77,7 +81,8 @@ def size_of(path: str) -> int | None:
 
 
 def cut_file(sizes: str | None) -> ExecutionError | None:
-    """SS531 for a file that is shorter than it was when ``sizes`` were taken; files may go once they are read."""
+    """The error SS531 for a file that is shorter than when ``sizes`` (JSON) were recorded, or None. Files may be
+    deleted once they are read."""
     for path, before in json_of(sizes or "{}").items():
         now = size_of(path)
         if now is not None and now < before:
@@ -86,16 +91,17 @@ def cut_file(sizes: str | None) -> ExecutionError | None:
 
 
 def files_of(spark: Path, batch: int) -> Iterator[str]:
-    """The files that a micro-batch reads, by the checkpoint of Spark; those of control rows among them."""
+    """The paths of the files that a micro-batch reads according to Spark's checkpoint, including those of control
+    rows."""
     steps = _steps(spark, batch)
     for source in sorted((spark / "sources").glob("[0-9]*")):
         yield from _entries(source, steps)
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:
-    """How far each source has been read after a micro-batch, as Spark writes it; none where that is not known.
+    """The offset of each source after a micro-batch, as Spark writes it; empty where unknown.
 
-    A source that several parts of a query share has a line for each of them.
+    A source that several parts of a query share has one line for each of them.
     """
     path = spark / "offsets" / str(batch)
     return path.read_text(encoding="utf-8").splitlines()[_HEADER:] if path.exists() else []
@@ -160,13 +166,13 @@ _TEXTS = frozenset({"canal-json", "csv", "debezium-json", "json", "maxwell-json"
 
 
 def unreadable(path: str, why: str) -> ExecutionError:
-    """SS528. ``why``: the end of a message ``file "…" cannot be read: …``."""
+    """The error SS528. ``why`` completes the message ``file "…" cannot be read: …``."""
     hint = "Put a whole file in its place, or take it out of the directory; then start the job again."
     return ExecutionError(UNREADABLE, f'file "{shown_name(path)}" cannot be read: {why}', hint=hint)
 
 
 def vanished(path: str, table: str | None = None) -> ExecutionError:
-    """SS529 for a file that was there when the files of a micro-batch were listed."""
+    """The error SS529 for a file that was deleted after the files of the micro-batch were listed."""
     of_table = f' of table "{table}"' if table else ""
     hint = (
         "Put it back and start the job again, which then reads it; with 'source.missing-files' = 'skip' in the WITH of "
@@ -176,7 +182,8 @@ def vanished(path: str, table: str | None = None) -> ExecutionError:
 
 
 def cut(path: str, before: int, now: int) -> ExecutionError:
-    """SS531 for a file that lost bytes while a micro-batch read it: readers take what is left for all there is."""
+    """The error SS531 for a file that was truncated while a micro-batch read it; readers take what is left for the
+    whole file."""
     message = f'file "{shown_name(path)}" was cut from {before:,} to {now:,} bytes while it was read'
     hint = (
         "Rows of it may be missing in what the job has written: put the whole file back under another name, or start "
@@ -191,12 +198,13 @@ def shown_name(path: str) -> str:
 
 
 def version_of(status: os.stat_result) -> tuple[int, ...]:
-    """What differs where a file has changed: copies may keep the size and the time of change, as ``cp -p`` does."""
+    """Values that differ if a file has changed. Size and time of change alone do not tell: ``cp -p`` preserves both."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_readable(path: str, format: str) -> None:  # noqa: A002
-    """SS528 where the file is not what its format or the end of its name says; SS529 where it is not there."""
+    """SS528 where the file is not of its format, by its first bytes, or compressed otherwise than its name says; SS529
+    where it does not exist."""
     try:
         begins = _beginning(path)
     except FileNotFoundError:

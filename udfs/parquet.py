@@ -1,8 +1,8 @@
-"""Rows of Parquet files, read by the exchange itself.
+"""Reads rows of Parquet files in the exchange.
 
-Of all that a row costs on its way to Python, most is its way through the JVM, one value at a time. Where kernels take
-columns as they are in files, Spark lists the files of a micro-batch and hands over *places*: each task gets all files,
-and reads its share of their rows here, in columns.
+Most of the cost of a row on its way to Python is its way through the JVM, one value at a time. Where a kernel takes
+columns unchanged from files, Spark only lists the files of a micro-batch: each task gets the list of all files and
+reads its share of their rows here, as columns.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.listed_files import unreadable, vanished
 
 FILE = "__file"
-"""STRING column of places: the file, as Spark names it."""
+"""STRING column of file ranges: the path of the file as Spark names it."""
 
 NULL_IN_COLUMN = repeating("SS403")
 
 LENGTH = "__length"
-"""BIGINT column of places: the bytes of the file."""
+"""BIGINT column of file ranges: the size of the file in bytes."""
 
 SHARE, SHARES = "__share", "__shares"
-"""INT columns of places: the number of the task, from 0, and how many tasks there are."""
+"""INT columns of file ranges: the number of the task, from 0, and the number of tasks."""
 
 _ROWS_PER_BATCH = 1 << 17
 
 
 @dataclass(frozen=True)
 class FromFile:
-    """A column of the rows: that with the name ``source`` in files, which the table says is ``type``.
+    """A column that is read from the files: the one named ``source``, of the table's type ``type``.
 
-    ``micros``: microseconds of a timestamp. ``event_time``: what messages call it where it is one; such a time must not
-    be NULL, nor out of range. ``not_null``: what SS403 says at a NULL in a column that is NOT NULL.
+    ``micros``: as BIGINT microseconds of a timestamp. ``event_time``: its name in messages if it is the event time,
+    which must be neither NULL nor out of range. ``not_null``: the text of SS403 for a NULL in a NOT NULL column.
     """
 
     source: str
@@ -76,16 +76,20 @@ class _FileRange(NamedTuple):
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Batches of ``schema`` for the places of a task. What is not among ``columns`` are columns of the places, PARTS,
-    or KEY_HASH of rows without keys. ``nulls``: columns that a file lacks are NULL, else errors."""
+    """Reads batches of ``schema`` from the file ranges of a task.
+
+    Columns that are not in ``columns`` are taken from the file ranges, or are PARTS, or are KEY_HASH of rows without
+    keys. ``nulls``: columns that a file lacks are NULL instead of errors.
+    """
 
     schema: pa.Schema
     columns: Mapping[str, FromFile]
     nulls: bool = False
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
-        time, SS430 at one out of range, SS403 at a NULL in a column that is NOT NULL."""
+        """The rows of the file ranges of a task. ExecutionError SS524 where a file lacks a column, SS467 where its
+        column has another type than in the table, SS401 for a NULL event time, SS430 for one out of range, SS403 for a
+        NULL in a NOT NULL column."""
         for file_range in _parts([file for batch in places for file in batch.to_pylist()]):
             yield from self._of(file_range)
 
@@ -177,7 +181,7 @@ def _read(file_range: _FileRange, names: Sequence[str], *, nulls: bool) -> Itera
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """SS528, or SS529 of a file that is gone, in place of what Arrow says of a file."""
+    """Replaces errors of Arrow about a file by SS528, or by SS529 if the file was deleted."""
     try:
         yield
     except FileNotFoundError:

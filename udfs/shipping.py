@@ -1,4 +1,4 @@
-"""Which modules Spark's workers cannot import and therefore get by value."""
+"""The modules that Spark's workers cannot import and that are therefore sent by value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _INSTALLED = tuple(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib",
 
 
 def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
-    """The loaded modules beside the one that defines ``implementation``, unless that one is installed."""
+    """The loaded modules in the folder of the module that defines ``implementation``, unless that module is
+    installed."""
     module = inspect.getmodule(implementation)
     folder = _folder(module) if module is not None else None
     if folder is None or _installed(folder):

@@ -9,6 +9,8 @@ from sqlstream.types import DataType
 
 
 class FunctionKind(Enum):
+    """The kind of a user's function: how SQL may call it."""
+
     SCALAR = "scalar"
     SQL = "sql"
     AGGREGATE = "aggregate"

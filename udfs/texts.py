@@ -1,5 +1,5 @@
-"""Values that Python does not have: STRINGs that are no UTF-8, halves of pairs of surrogates, paths that are no paths,
-times beyond its datetime."""
+"""Values that Python does not have: STRINGs that are not UTF-8, unpaired surrogates, invalid paths, and times beyond
+the range of datetime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 60
 
 
 def is_text(text: str) -> bool:
-    """False for what no UTF-8 spells."""
+    """False for text that cannot be encoded as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -25,14 +25,18 @@ def is_text(text: str) -> bool:
 
 
 def no_text(what: str, value: str | bytes) -> ConnectorError:
+    """The error SS585 for a value that is not UTF-8. ``what`` names the value in the message."""
     shown = ascii(value[:_SHOWN])
     message = f"{what} is no Unicode text: {shown}{'…' if len(value) > _SHOWN else ''}"
     return ConnectorError(NO_TEXT, message, hint="Correct the value where it comes from, or leave such rows out.")
 
 
 def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
-    """``to_pylist`` of Arrow. The errors say ``what``: ConnectorError SS585 where a STRING is no UTF-8, ExecutionError
-    SS469 where a time is beyond those of Python's datetime, which has the years 1 to 9999."""
+    """``to_pylist`` of an Arrow array or table, whose errors name ``what``.
+
+    ConnectorError SS585 where a STRING is not UTF-8, ExecutionError SS469 for a time outside of the years 1 to 9999,
+    which Python's datetime does not support.
+    """
     try:
         values: list[Any] = rows.to_pylist(**options)
     except UnicodeDecodeError as error:
@@ -45,13 +49,13 @@ def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a path cannot be used, without the path, which may be as long as a page."""
+    """The reason for which a path cannot be used, without the path itself, which may be very long."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
 def json_of(text: str | bytes) -> Any:
-    """What a text from outside says. ValueError also where it is nested more deeply than Python reads, or writes
-    numbers of more digits."""
+    """The value of a JSON text from outside. ValueError also where it is nested more deeply, or has longer numbers,
+    than Python reads."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Python code of users, imported and looked at: whatever it raises becomes an error that names it."""
+"""Imports and inspects the Python code of users; every exception that it raises becomes an error that names it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OURS = Path(__file__).resolve().parents[1]
 
 
 def load(target: str) -> object:
-    """The Python object of ``package.module:name``; its module is imported, and what that prints goes to stderr.
+    """The Python object of ``package.module:name``. Imports its module; what the module prints goes to stderr.
 
-    ConnectorError SS551, SS552 or SS553 where there is none. Ctrl-C passes.
+    ConnectorError SS551, SS552 or SS553 where there is no such object. KeyboardInterrupt is not caught.
     """
     module_name, colon, path = target.partition(":")
     if not colon or not path or not all(word.isidentifier() for word in module_name.split(".")):
@@ -36,7 +36,8 @@ def load(target: str) -> object:
 
 @contextlib.contextmanager
 def user_code(code: str, message: str, hint: str | None = None) -> Iterator[None]:
-    """Reports every exception raised inside, ``SystemExit`` included, as the cause of an error with this message."""
+    """A context that reports every exception, including ``SystemExit``, as the cause of an error with this code and
+    message."""
     try:
         yield
     except (SqlStreamError, KeyboardInterrupt):

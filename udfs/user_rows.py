@@ -1,4 +1,4 @@
-"""Rows and clocks as triggers and evictors of users see them."""
+"""Rows and clocks in the form that triggers, evictors and process functions of users see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MILLISECOND = 1000
 
 
 def user_rows(rows: pa.Table, columns: Sequence[str]) -> list[object]:
-    """Objects with the columns as attributes, SQL's NULL as None; each of its own identity."""
+    """One object per row with the columns as attributes, NULL as None. No two rows share an object."""
     row = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
     if not columns:
         return [row() for _ in range(rows.num_rows)]
@@ -23,19 +23,20 @@ def user_rows(rows: pa.Table, columns: Sequence[str]) -> list[object]:
 
 
 def milliseconds(time: int) -> int:
+    """Microseconds as milliseconds, rounded down."""
     return int(time) // MILLISECOND
 
 
 def clock_ms(processing_time: int) -> int:
-    """The clock in milliseconds where ``processing_time`` has passed; at the end of time, that."""
+    """The clock in milliseconds when ``processing_time`` (microseconds) has passed; END_OF_TIME stays END_OF_TIME."""
     return milliseconds(processing_time) + (processing_time != END_OF_TIME)
 
 
 def watermark_ms(watermark: int) -> int | None:
-    """None before the first watermark."""
+    """The watermark in milliseconds; None before the first watermark."""
     return None if watermark == NO_WATERMARK else milliseconds(watermark)
 
 
 def microseconds(time: int) -> int:
-    """A time of a user's; those too far away are the end of time."""
+    """A time that a user gave in milliseconds as microseconds; times beyond int64 are END_OF_TIME."""
     return max(min(int(time) * MILLISECOND, END_OF_TIME), NO_WATERMARK)

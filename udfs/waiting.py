@@ -1,4 +1,4 @@
-"""What an operator keeps for later, counted from its state: rows in open windows, timers, rows behind barriers."""
+"""Counts of what an operator still holds: rows in open windows, timers, rows held back by barriers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sqlstream.udfs.kernel import END_OF_TIME, Domain
 
 
 class Pending(Enum):
-    """The kind of what waits. ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of
-    time. HELD: rows that wait for barriers. WINDOWS: open windows of keys, where the number of their rows is unknown.
+    """The kind of what is pending.
+
+    ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of time. HELD: rows held back
+    until barriers are aligned. WINDOWS: open windows, where the number of their rows is unknown.
     """
 
     ROWS_IN_WINDOWS = "rows in windows"
@@ -25,8 +27,11 @@ class Pending(Enum):
 
 @dataclass(frozen=True)
 class Wait:
-    """``count`` of ``what`` wait for the clock of ``domain``: the first of them until it reaches ``first``, the last
-    until ``last``, in microseconds. ``domain`` None: they wait for no time."""
+    """``count`` items of kind ``what`` are pending until the clock of ``domain`` reaches their times.
+
+    ``first`` and ``last`` are the earliest and the latest of these times, in microseconds. ``domain`` None: they wait
+    for no clock.
+    """
 
     what: Pending
     domain: Domain | None
@@ -38,7 +43,8 @@ class Wait:
 def waits(
     what: Pending, domain: Domain, last: np.ndarray, count: np.ndarray | None = None, first: np.ndarray | None = None
 ) -> Iterator[Wait]:
-    """What waits, so many each and without them one, from ``first`` until ``last``; where that is no time, nothing."""
+    """The pending items with the times ``last`` (and ``first``), of ``count`` each, 1 if None. Items whose time is
+    END_OF_TIME are not pending."""
     count = np.ones(len(last), np.int64) if count is None else count
     first = last if first is None else first
     timed = (last != END_OF_TIME) & (count > 0)
@@ -47,7 +53,7 @@ def waits(
 
 
 def added(waits: Iterable[Wait]) -> tuple[Wait, ...]:
-    """One for each kind and clock."""
+    """The sum of some ``Wait``s: one per kind and clock."""
     sums: dict[tuple[Pending, Domain | None], Wait] = {}
     for wait in waits:
         key = wait.what, wait.domain

@@ -3,9 +3,8 @@
 Nothing here needs Spark. ``sqlstream.batch`` makes the tables known to Spark and runs the query.
 """
 
-from sqlstream.planner.batch.conditions import conditions_of
 from sqlstream.planner.batch.decision import Way, batch_features, chosen_way
-from sqlstream.planner.batch.inputs import Input, Resolved, resolve
+from sqlstream.planner.batch.inputs import Input, Resolved, conditions_of, resolve
 from sqlstream.planner.batch.spark_text import SparkText, spark_text
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Names, types and legality: statements and queries of the grammar to plan nodes and catalog entries."""
+"""The binder: resolves names and types of statements, checks what is legal, and makes plans and catalog entries."""
 
 from sqlstream.planner.binder.context import BinderSettings
 from sqlstream.planner.binder.statements import (

@@ -21,8 +21,8 @@ from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import as_expression, columns_of, with_children_changed
-from sqlstream.planner.fields import Item, Schema, UniqueNames, field_name, field_of
+from sqlstream.planner.expressions import columns_of, node_of, over_children
+from sqlstream.planner.fields import Item, Names, Schema, field_name, field_of
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
@@ -36,19 +36,20 @@ from sqlstream.types import TIMESTAMP
 
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
-    """The plan of a SELECT with groups and the names of its columns."""
+    """The plan of a SELECT with groups, and the names of its columns."""
     return _bound(select, bind_grouping(select, scope, context), scope, scope.tables, context)
 
 
 def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
-    """The distinct rows of a relation, made of ``tables``: GROUP BY all columns. ``at``: what asks for them."""
+    """The distinct rows of a relation over ``tables``, as GROUP BY all columns. ``at`` is the syntax that needs
+    them."""
     scope = scope_of(relation, None)
     keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
     return _bound(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
 
 
 def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context) -> Relation:
-    """By its window, or that of its input; else results are updated for ever. ``tables``: those of FROM."""
+    """Groups by the window of GROUP BY or by that of the input; without a window, results are updated without end."""
     if grouping.window is None and not _groups_by_window(grouping, scope):
         grouping = _closed_by_time(select, grouping, scope)
     if grouping.window is not None:
@@ -59,8 +60,8 @@ def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequenc
 
 
 def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Grouping:
-    """With EMIT ON WINDOW CLOSE groups of a time are closed when the watermark has passed it: those in its window of a
-    millisecond."""
+    """With EMIT ON WINDOW CLOSE, groups with an event time among their keys close when the watermark passes it: they
+    get a window of one millisecond."""
     emit = clauses_of(select).emit
     if emit is None or emit.kind is not EmitKind.ON_WINDOW_CLOSE:
         return grouping
@@ -74,7 +75,7 @@ def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Gro
 
 
 def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
-    """Does GROUP BY name columns of the window that the input carries?"""
+    """Whether GROUP BY names columns of a window in the input."""
     attached = scope.node.window_info
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     return attached is not None and bool(names & {c for c in attached.columns if c})
@@ -85,10 +86,10 @@ def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
 
 @dataclass(frozen=True)
 class Windowed:
-    """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
+    """The input of an aggregation in windows. ``keys`` maps bound grouping expressions to fields, in order.
 
-    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top. ``below`` has the names of the
-    rows without those of their windows; ``time`` is the field that gave them these, None for the clock.
+    ``grouped`` is the window where it stands in GROUP BY; then its AssignWindows is the topmost node. ``below`` has the
+    names of the rows without those of the windows. ``time`` is the field that assigns the windows, None for the clock.
     """
 
     scope: Scope
@@ -103,12 +104,12 @@ class Windowed:
 
 def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
     scope, columns = windowed.scope, windowed.columns
-    # The grouping id and the panes must not be mistaken for fields of the input.
-    reserved = UniqueNames([f.name for f in scope.node.schema])
+    # The names of the grouping id and the panes must differ from all fields of the input.
+    reserved = Names([f.name for f in scope.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
     window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
-    names = UniqueNames([*windowed.keys.values(), *window_fields])
+    names = Names([*windowed.keys.values(), *window_fields])
     groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
@@ -153,7 +154,7 @@ def _node(
 
 
 def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...] | None:
-    """The fields of each grouping set, without those of a window in the input, which are no keys."""
+    """The fields of each grouping set. Those of a window in the input are no keys and left out."""
     if grouping.sets is None:
         return None
     fields = [windowed.keys.get(k.bound) for k in grouping.keys]
@@ -161,7 +162,7 @@ def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...]
 
 
 def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Select) -> WindowAggregate:
-    """Such windows are those of the keys of each set, so they cannot be assigned before the sets are made."""
+    """Sessions and windows of rows depend on the keys of a grouping set, so the aggregate assigns them for each set."""
     attached = {node.columns.start, node.columns.end, node.columns.time}
     if any(columns_of(a.expression) & attached for a in node.aggregates):
         raise unsupported.refusal("window columns in aggregates", span_of(select))
@@ -172,7 +173,7 @@ def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Selec
 
 
 def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
-    """The window clause as the table function that means the same."""
+    """A window clause assigns windows below the aggregation, as the window table function does."""
     grouped = grouping.window
     assert grouped is not None
     below, keys = with_keys(grouping.keys, scope)
@@ -187,7 +188,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
-    """The window whose columns the input carries and GROUP BY names."""
+    """The window in the input whose columns GROUP BY names."""
     attached = scope.node.window_info
     assert attached is not None
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
@@ -201,7 +202,7 @@ def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, con
 
 
 def _other_keys(grouping: Grouping, window: set[str], context: Context) -> tuple[Key, ...]:
-    """The keys but for the window's columns, which must be part of every grouping set."""
+    """The keys without the window's columns. SS213 unless these are part of every grouping set."""
     for i, key in enumerate(grouping.keys):
         if _names(key.bound, window) and any(i not in s for s in grouping.sets or ()):
             hint = "Write it beside the sets: GROUP BY GROUPING SETS (…), window_start, window_end."
@@ -219,13 +220,13 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
 def complete_columns(
     scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
 ) -> tuple[Scope, WindowColumns]:
-    """The scope with all three columns of the window.
+    """The scope with all three columns of the window, the missing ones computed.
 
-    The start or end of a TUMBLE or HOP determines the other; those of a CUMULATE or SESSION do not (SS213).
+    The start and the end of a TUMBLE or HOP determine each other; those of a CUMULATE or SESSION do not (SS213).
     """
     if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     present = dict(zip(WINDOW_COLUMNS, attached.columns, strict=True))
     names = {shown: field or unique.unique(shown) for shown, field in present.items()}
     columns = WindowColumns(*names.values())
@@ -254,19 +255,15 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
 
 
 def _computed_column(shown: str, name: str, attached: WindowInfo) -> Item:
-    """A missing column from those that are there."""
+    """A missing column of the window, computed from one that is there."""
     time: TimeDomain | None = attached.domain if shown == "window_time" else None
-    size = _size_ms(attached)
-    # Milliseconds from the column that is there to the end of the window.
+    size = attached.window.size_ms if isinstance(attached.window, (Tumble, Hop)) else None
+    # Milliseconds from each known column to the end of the window.
     for known, to_end in ((attached.end, 0), (attached.time, 1), (attached.start, size)):
         if known is not None and to_end is not None:
             from_end = {"window_start": -(size or 0), "window_end": 0, "window_time": -1}[shown]
             return Item(name, _shifted(known, to_end + from_end), TIMESTAMP, False, time)
     raise AssertionError(f"no column of the window is left to compute {shown} from")
-
-
-def _size_ms(attached: WindowInfo) -> int | None:
-    return attached.window.size_ms if isinstance(attached.window, (Tumble, Hop)) else None
 
 
 def _shifted(field: str, milliseconds: int) -> exp.Expression:
@@ -284,15 +281,15 @@ def _shifted(field: str, milliseconds: int) -> exp.Expression:
 def bind_group_aggregate(
     select: exp.Select, grouping: Grouping, scope: Scope, ttl_ms: int, context: Context
 ) -> Relation:
-    """The plan of a SELECT whose groups have no window, and the names of its columns. ``ttl_ms`` as in the node."""
+    """The plan of a SELECT whose groups have no window, and the names of its columns."""
     refuse_clauses(clauses_of(select), context)
     below, keys = with_keys(grouping.keys, scope)
-    reserved = UniqueNames([f.name for f in below.node.schema])
+    reserved = Names([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     selected = expand(select.expressions, below, context)
     clock, selected = _with_clock(selected, below.node, reserved)
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
-    groups = Groups(below.node.schema, keys, hidden, context, UniqueNames([*keys.values(), *hidden]))
+    groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     clause = ClauseContext("SELECT", True, special.column, special.call)
     results = [result_of(c, below, context, clause, groups) for c in selected]
@@ -311,11 +308,9 @@ def bind_group_aggregate(
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
-def _with_clock(
-    selected: list[Selected], below: Node, names: UniqueNames
-) -> tuple[tuple[str, str] | None, list[Selected]]:
-    """The field of PROCTIME() and the table whose clock it is, where the select list has it and there is one table;
-    the select list with the field."""
+def _with_clock(selected: list[Selected], below: Node, names: Names) -> tuple[tuple[str, str] | None, list[Selected]]:
+    """The field and the table of PROCTIME(), where the select list has it and there is one table; the select list that
+    reads the field."""
     tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
     if not any(map(is_marker, selected)) or len(tables) != 1:
         return None, selected
@@ -327,9 +322,9 @@ def _with_clock(
 
 
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
-    """Grouping expressions that are no fields yet become fields of a projection."""
+    """The scope in which every key is a field, computed below where it is an expression; the fields by bound key."""
     keys: dict[exp.Expression, str] = {}
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     computed: list[Item] = []
     types = Types(scope.node.schema)
     for key in grouping_keys:
@@ -345,6 +340,7 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
 def result_of(
     column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
 ) -> exp.Expression:
+    """A column of the select list over the fields of the aggregation."""
     bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
@@ -352,7 +348,8 @@ def result_of(
 def having_of(
     select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
 ) -> exp.Expression | None:
-    """The condition of HAVING, in which names of the select list go before those of FROM."""
+    """The condition of HAVING over the fields of the aggregation. Aliases of the select list precede columns of
+    FROM."""
     having = select.args.get("having")
     if having is None:
         return None
@@ -369,8 +366,9 @@ def having_of(
 def projected(
     node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
 ) -> Relation:
+    """The projection to the select list. A column that passes a time attribute on remains one."""
     types = types_of(scope.over(node), context)
-    names, items = UniqueNames(), []
+    names, items = Names(), []
     for column, result in zip(selected, results, strict=True):
         source = types.fields.get(result.name) if isinstance(result, exp.Column) else None
         name = names.unique(field_name(column.name, column.expression))
@@ -380,20 +378,20 @@ def projected(
 
 @dataclass
 class Groups:
-    """Collects the aggregate calls of one SELECT, each once.
+    """Collects the aggregate calls of one SELECT, each once, while expressions over groups are rewritten.
 
-    ``keys`` maps bound grouping expressions to their fields, ``known`` names the window's fields and the grouping id.
+    ``keys`` maps bound grouping expressions to their fields; ``known`` are the window's fields and the grouping id.
     """
 
     schema: Schema
     keys: Mapping[exp.Expression, str]
     known: frozenset[str]
     context: Context
-    names: UniqueNames
+    names: Names
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
-        """``bound`` over the fields of the aggregation; ``wish`` names the field if it is one aggregate call."""
+        """``bound`` over the fields of the aggregation; ``wish`` is the preferred name if it is one aggregate call."""
         key = self.keys.get(bound)
         if key is not None:
             return field_of(key)
@@ -403,10 +401,11 @@ class Groups:
         if isinstance(bound, exp.Column):
             self._check(bound)
             return bound
-        return as_expression(with_children_changed(bound, lambda child: self.rewrite(as_expression(child))))
+        return node_of(over_children(bound, lambda child: self.rewrite(node_of(child))))
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The aggregate calls with their fields."""
         return tuple(self.calls.values())
 
     def _aggregate(self, call: exp.Expression, wish: str) -> str:
@@ -419,7 +418,7 @@ class Groups:
         return item.name
 
     def _check(self, column: exp.Column) -> None:
-        # Where a key is wrong, what is missing in GROUP BY is not certain.
+        # NULL stands for a wrong key: then the column may be part of it.
         if column.name not in self.known and exp.Null() not in self.keys:
             message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
             hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."

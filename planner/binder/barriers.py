@@ -1,4 +1,4 @@
-"""ALIGN BARRIERS behind a table, and what TRIGGER ON BARRIER needs below its window."""
+"""ALIGN BARRIERS after a table, and the barriers that TRIGGER ON BARRIER needs below its window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_CHANNELS = ("ARRAY", "MAP", "STRUCT", "VARIANT", "BINARY", "INTERVAL", "FLOA
 
 
 def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context) -> Scope:
-    """The scope with ``barrier_id`` as its last column. BindError SS212, SS269 to SS272; SS325 for updating rows."""
+    """The scope with the column ``barrier_id`` added. SS212, SS269 to SS272; SS325 for updating rows."""
     if scope.find(BARRIER_ID):
         hint = f"Rename it in a subquery: FROM (SELECT {BARRIER_ID} AS id, … FROM …) ALIGN BARRIERS (…)."
         context.wrong("SS271", f'the table has a column "{BARRIER_ID}", which ALIGN BARRIERS adds', clause.span, hint)
@@ -87,7 +87,8 @@ def _timeout_ms(clause: syntax.AlignBarriers, context: Context) -> int | None:
 
 
 def require_barriers(rows: Node, span: Span) -> None:
-    """Barriers reach windows over rows that are filtered, projected or assigned these windows; else SS273, SS274."""
+    """BindError SS273, SS274 unless ALIGN BARRIERS is below the window, with only filters, projections and the
+    assignment of this window between them."""
     below = rows
     own = next((node for node in rows.walk() if isinstance(node, AssignWindows)), None)
     while below is own or _passes_barriers(below):

@@ -7,7 +7,7 @@ from functools import cache
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.errors import SqlStreamError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, is_aggregate, kind_of
 from sqlstream.grammar import parse_query
@@ -37,25 +37,14 @@ _GROUPING = frozenset({"grouping", "grouping_id"})
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
 
 # Aggregates that need a number; Spark would cast a string silently.
-_NUMERIC = frozenset(
-    {
-        "sum",
-        "avg",
-        "mean",
-        "stddev",
-        "stddev_pop",
-        "stddev_samp",
-        "var_pop",
-        "var_samp",
-        "variance",
-        "median",
-        "percentile",
-    }
-)
+_NUMERIC = frozenset({
+    "sum", "avg", "mean", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance", "median",
+    "percentile",
+})  # fmt: skip
 
 
 def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
-    """The name of the aggregate that ``node`` calls, through FILTER and its kin; None for other expressions."""
+    """The name of the aggregate that ``node`` calls, also inside FILTER or WITHIN GROUP; None for other expressions."""
     if isinstance(node, AGGREGATE_WRAPPERS):
         return aggregate_name(node.this, catalog)
     if not isinstance(node, exp.Func):
@@ -71,7 +60,7 @@ def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
 
 
 def check_call(node: exp.Expr, context: Context) -> None:
-    """Report what is wrong with a call; other expressions are fine."""
+    """Report an unknown function, one that is not allowed here, or a wrong number of arguments."""
     if not isinstance(node, exp.Func):
         return
     name = spark_name(node)
@@ -98,7 +87,7 @@ def _check_user_call(node: exp.Expr, function: Function, context: Context) -> No
 
 
 def check_arity(node: exp.Expr, function: Function, context: Context) -> None:
-    """SS207 where a user's function is called with too few or too many arguments."""
+    """Report SS207 where a user's function gets too few or too many arguments."""
     count, least, most = len(node.expressions), function.min_arguments, function.max_arguments
     if least <= count and (most is None or count <= most):
         return
@@ -134,6 +123,7 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
 
 
 def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
+    has_order = isinstance(node.parent, exp.WithinGroup) or (name == "mode" and bool(node.expressions))
     match kind_of(name):
         case None:
             hint = hint_for(name, context.catalog.function_names())
@@ -145,19 +135,15 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
         case BuiltinKind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
-        case _ if name in _ORDERED and not _has_order(node, name):
+        case _ if name in _ORDERED and not has_order:
             hint = f"Write {name.upper()}(…) WITHIN GROUP (ORDER BY a)."
             context.wrong("SS207", f'function "{name}" needs an order', node, hint)
         case _:
             _check_count(node, name, context)
 
 
-def _has_order(node: exp.Expr, name: str) -> bool:
-    return isinstance(node.parent, exp.WithinGroup) or (name == "mode" and bool(node.expressions))
-
-
 def _check_count(node: exp.Expr, name: str, context: Context) -> None:
-    """SS207 where a function of Spark's gets too few or too many arguments; other forms of calls have their own."""
+    """Report SS207 where a function of Spark gets too few or too many arguments. sqlglot checks the calls it parses."""
     if isinstance(node, exp.Count) and node.this is None:
         context.wrong("SS207", 'function "count" takes at least 1 argument, not 0', node, "Write COUNT(*).")
     if not isinstance(node, exp.Anonymous | JsonCall):
@@ -170,19 +156,16 @@ def _check_count(node: exp.Expr, name: str, context: Context) -> None:
 
 
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:
-    """SS206 where a bound aggregate certainly cannot take its argument."""
+    """Report SS206 where a bound aggregate needs a number and certainly gets none."""
     inner = call.this if isinstance(call, AGGREGATE_WRAPPERS) else call
     name = spark_name(inner)
     if name not in _NUMERIC:
         return
     arguments = call_arguments(inner)
     argument_type = Types(schema, context.catalog.function).of(arguments[0]) if arguments else None
-    if (
-        argument_type is None
-        or argument_type.is_unknown
-        or argument_type.is_numeric
-        or argument_type.name in ("INTERVAL", "VOID")
-    ):
+    if argument_type is None or argument_type.is_unknown or argument_type.is_numeric:
+        return
+    if argument_type.name in ("INTERVAL", "VOID"):
         return
     hint = "Convert it, as in CAST(x AS DOUBLE)." if argument_type.name == "STRING" else None
     context.wrong("SS206", f"{name.upper()} needs a number, not {argument_type}", call, hint)
@@ -193,7 +176,7 @@ def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> N
 WRONG_ARGUMENTS = "SS207"
 
 Parameters = Mapping[str, exp.Expr | None]
-"""The names of parameters, with their defaults; None: an argument must be given."""
+"""The names of parameters with their defaults; None where an argument must be given."""
 
 _BUILTIN_PARAMETERS: Mapping[str, Parameters] = {
     **{name: {"collection": None} for name in ("explode", "explode_outer", "posexplode", "posexplode_outer")},
@@ -207,11 +190,12 @@ _BUILTIN_PARAMETERS: Mapping[str, Parameters] = {
     },
     "count_min_sketch": dict.fromkeys(("column", "epsilon", "confidence", "seed")),
 }
-"""Those of functions of Spark."""
+"""The parameters of Spark's functions that take arguments by name. Users' functions have theirs in the catalog; named
+arguments of any other call are refused when it is bound (SS338)."""
 
 
 def with_positions(select: exp.Select, context: Context) -> exp.Select:
-    """The SELECT whose calls have their arguments by position. BindError SS207 for names that do not fit."""
+    """The SELECT with the named arguments of Spark's functions in the order of the parameters. BindError SS207."""
     if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
         return select
     positional = with_children_changed(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
@@ -238,12 +222,13 @@ def _positional(node: exp.Expr, context: Context) -> exp.Expr:
 
 
 def has_named_arguments(call: exp.Func) -> bool:
-    """True where an argument is given by name."""
+    """Whether the call has an argument ``name => value``."""
     return any(isinstance(argument, exp.Kwarg) for argument in call_arguments(call))
 
 
 def ordered_arguments(call: exp.Func, name: str, parameters: Parameters) -> list[exp.Expr]:
-    """The values of a call in the order of the parameters, with defaults where others follow. BindError SS207."""
+    """The arguments of a call in the order of the parameters, with defaults up to the last one given. BindError
+    SS207."""
     values = _values_by_parameter(call, name, parameters)
     last = max(position for position, parameter in enumerate(parameters) if parameter in values)
     ordered: list[exp.Expr] = []
@@ -277,23 +262,22 @@ def _parameter(argument: exp.Expr, name: str, parameters: Parameters) -> str:
     given = argument.this.name
     parameter = next((known for known in parameters if known.casefold() == given.casefold()), None)
     if parameter is None:
-        raise _no_argument(argument, name, given, parameters)
+        hint = did_you_mean(given, parameters, "arguments")
+        raise bind_error(WRONG_ARGUMENTS, f'function "{name}" has no argument "{given}"', argument, hint)
     return parameter
-
-
-def _no_argument(argument: exp.Expr, name: str, given: str, parameters: Parameters) -> BindError:
-    hint = did_you_mean(given, parameters, "arguments")
-    return bind_error(WRONG_ARGUMENTS, f'function "{name}" has no argument "{given}"', argument, hint)
 
 
 # --- functions with a body of SQL -----------------------------------------------------------------------------
 
 _CUT_MARK = "cut"
-"""Metadata of calls whose result is cut to its length above them."""
+"""Metadata key of calls whose result is already cut to the declared length."""
 
 
 def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
-    """The call with its arguments in order, or what it stands for; None for calls that are as they should be."""
+    """What a call of a user's function stands for: its arguments in order, its SQL body, or its result cut to length.
+
+    None for calls that stay as they are.
+    """
     function = context.catalog.function(call.name)
     if function is None:
         return None
@@ -305,13 +289,14 @@ def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
 
 
 def _cut(call: exp.Anonymous, declared: str) -> exp.Expr:
-    """The result of a call as long as the function says."""
+    """The call, cut to the declared length of its result."""
     copy = call.copy()
     copy.meta[_CUT_MARK] = True
     return _cast_to(copy, declared)
 
 
 def _inlined_body(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
+    """The SQL body with the arguments, cast to their declared types, in place of the parameters."""
     mistakes = len(context.problems)
     check_arity(call, function, context)
     if len(context.problems) > mistakes:
@@ -345,7 +330,7 @@ def _cast_copy(value: exp.Expr, kind: DataType) -> exp.Expr:
 
 @cache
 def parsed(text: str) -> exp.Expr:
-    """The expression of a text, without the places in it, which are none of the script."""
+    """The expression of a text. It carries no spans, because these would not be positions in the user's script."""
     expression: exp.Expr
     (expression,) = parse_query(f"SELECT {text}").expressions
     for node in expression.walk():
@@ -354,7 +339,7 @@ def parsed(text: str) -> exp.Expr:
 
 
 def _with_ordered_arguments(call: exp.Anonymous, function: Function, context: Context) -> exp.Expr:
-    """The call with ``name => value`` in the places of the parameters. SS207."""
+    """The call with its named arguments in the order of the parameters. SS207."""
     defaults = {name.casefold(): parsed(text) for name, text in function.defaults}
     parameters = {name: defaults.get(name.casefold()) for name, _ in function.parameters}
     try:
@@ -367,7 +352,7 @@ def _with_ordered_arguments(call: exp.Anonymous, function: Function, context: Co
 
 
 def sql_functions_in(expression: exp.Expr, catalog: Catalog) -> set[str]:
-    """The names of the functions with a body of SQL that an expression calls, also through others."""
+    """The lower-case names of the SQL functions that an expression calls, directly or inside the bodies of others."""
     names: set[str] = set()
     waiting = [expression]
     while waiting:

@@ -39,8 +39,8 @@ _FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-js
 def changelog_of(
     option: Option | None, connector: str, format_name: str | None, context: Context
 ) -> frozenset[RowKind] | None:
-    """The declared kinds, or those of the connector or the format; None where these are of no changes. SS218 for modes
-    that do not exist."""
+    """The declared row kinds, or those of the connector or the format; None where neither has changes. SS218 for a mode
+    that does not exist."""
     if option is None:
         return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
     kinds = [k.strip().upper() for k in option.value.split(",")]
@@ -53,8 +53,11 @@ def changelog_of(
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
-    """The operator, which waits for final rows where it takes no others (``with_final_rows``); SS325 where it does not
-    take the kinds of rows that its inputs have. ``at``: what asks for each of the inputs, or for all of them."""
+    """The operator, waiting for final rows where it accepts no updates (``with_final_rows``).
+
+    Reports SS325 where it does not accept the row kinds of an input. ``at`` is the syntax that needs each input, or one
+    for all of them.
+    """
     node = with_final_rows(node)
     for port, kinds in rejected_kinds(node):
         written = at[port] if len(at) > 1 else at[0]
@@ -96,7 +99,7 @@ _FUNCTION_FORMS = {
 
 
 def changelog_function(call: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The rows of the function. BindError SS201, SS260, SS261, SS262, SS268."""
+    """The rows of TO_CHANGELOG or FROM_CHANGELOG. BindError SS201, SS260, SS261, SS262, SS268."""
     name = call.name.upper()
     arguments = _arguments_by_name(call, name)
     table = arguments["input"].value
@@ -112,7 +115,7 @@ def changelog_function(call: TableFunction, context: Context, bind_source: Calla
 
 
 def _starred(scope: Scope) -> Scope:
-    """The columns of SELECT *, and no other fields."""
+    """The columns of SELECT *, without hidden fields."""
     columns = [c for c in scope.columns if c.starred]
     fields = list(dict.fromkeys(c.field for c in columns))
     node = Project(scope.node, tuple(scope.fields[name].as_item for name in fields))
@@ -199,7 +202,7 @@ def _arguments_by_name(call: TableFunction, name: str) -> dict[str, Argument]:
 
 
 def _op(argument: Argument | None, name: str) -> str:
-    """The name of the column with the operations."""
+    """The name of the column with the row kinds."""
     if argument is None:
         return _OP
     assert isinstance(argument.value, Descriptor)
@@ -209,7 +212,7 @@ def _op(argument: Argument | None, name: str) -> str:
 
 
 def _codes(argument: Argument | None, call: TableFunction, name: str) -> Codes:
-    """Kinds and their codes; by default the names of the kinds."""
+    """Row kinds and their codes; by default the codes are the names of the kinds."""
     if argument is None:
         return tuple((kind, text) for text, kind in _KIND_NAMES.items())
     codes: dict[tuple[RowKind, str], None] = {}
@@ -224,8 +227,8 @@ def _codes(argument: Argument | None, call: TableFunction, name: str) -> Codes:
                 )
             others = other.split(",") if name == FROM else [other]
             codes.update(dict.fromkeys((kind, code.strip() if name == FROM else code) for code in others))
-    told = [kind if name == TO else code for kind, code in codes]
-    twice = next((t for t in told if told.count(t) > 1), None)
+    mapped = [kind if name == TO else code for kind, code in codes]
+    twice = next((m for m in mapped if mapped.count(m) > 1), None)
     if twice is not None:
         shown = twice.name if isinstance(twice, RowKind) else twice
         raise bind_error("SS261", f'op_mapping of {name} has "{shown}" twice', argument.span, _FUNCTION_FORMS[name])
@@ -267,8 +270,10 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 
 
 def normalized(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
-    """The rows of a table, which say what was there before where its changes do not; a rule takes that away again
-    where nobody reads it. ``alias``: what the table is called in FROM."""
+    """The rows of a table, with the previous row of each update where its changes lack it.
+
+    A rule removes the operator again where nothing above reads previous rows. ``alias`` is the table's name in FROM.
+    """
     repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY
     if not table.primary_key or not (is_upsert(table) or repeated):
         return relation

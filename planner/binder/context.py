@@ -22,17 +22,18 @@ from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 @dataclass(frozen=True)
 class BinderSettings:
-    """Flink's ``table.exec.emit.*``, for windows whose query does not say when they fire.
+    """The session's settings that change how a query is bound.
 
-    ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
-    ``allow_ms`` is the lateness that they allow. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock;
-    None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
-    rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
-    with the name of a table. ``state_ttl_ms``: rows of operators whose state does not end by itself are forgotten so
-    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice. ``dynamic_options``:
-    OPTIONS hints may change the options of tables. ``lengths``: what becomes of a value that is not as long as the type
-    of its column in the table that is written, ``drops_nulls``: rows are left out that have no value in one that is
-    NOT NULL. ``not_in_star``: the kinds of virtual metadata columns that `*` does not stand for.
+    ``early_ms``, ``late_ms`` and ``allow_ms`` are Flink's ``table.exec.emit.*``, for windows whose query does not say
+    when they fire: the delays of early and late firings, 0 for a firing per row, None where they are disabled, and the
+    allowed lateness. ``zone`` is the time zone whose wall clock TUMBLE, HOP and CUMULATE follow, None for UTC.
+    ``lookup`` holds the defaults of ``table.exec.async-lookup.*``. ``most_held`` limits the rows that wait for
+    barriers. ``functions`` is the action for rows whose scalar function raises an exception, with the name of the table
+    for dead letters. ``state_ttl_ms`` is the time to live of rows in state that does not end by itself, 0 for no limit.
+    ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS hints are allowed.
+    ``lengths`` is the action for values that are longer than the type of their column in INSERT; ``drops_nulls``: rows
+    with NULL in a NOT NULL column of the sink are dropped. ``not_in_star`` are the kinds of virtual metadata columns
+    that ``*`` leaves out.
     """
 
     early_ms: int | None = None
@@ -51,7 +52,7 @@ class BinderSettings:
 
     @property
     def allowed_ms(self) -> int:
-        """How late rows may be. As in Flink, ``allow_ms`` has no effect where late firings are not enabled."""
+        """The allowed lateness; as in Flink, ``allow_ms`` has no effect where late firings are disabled."""
         return self.allow_ms or 0 if self.late_ms is not None else 0
 
 
@@ -63,7 +64,8 @@ DEFAULT_SETTINGS = BinderSettings()
 
 @dataclass(frozen=True)
 class Relation:
-    """A bound query or table: ``names`` are what users see, one per field of ``node``, duplicates allowed."""
+    """A bound query or table. ``names`` are the column names that users see, one per field of ``node``; they may
+    repeat."""
 
     node: Node
     names: tuple[str, ...]
@@ -74,53 +76,54 @@ class Relation:
 
 
 BindQuery = Callable[[exp.Expr, "Context"], Relation]
-"""Makes the relation of a query inside another one: clauses call back to what binds all kinds of queries."""
-
-
-def _for_ever(table: str) -> int:
-    return 0
-
-
-def _nothing(column: exp.Column) -> bool:
-    return False
+"""Binds a query inside another one: clauses get it from their caller, which binds queries of every shape."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows. ``ttl_of`` says how
-    many milliseconds state without an end remembers rows of a table of FROM, by its alias; 0: for ever. ``around`` says
-    of a column whether a query knows it in which this one is a subquery. ``twice``: how many subqueries are around that
-    a plan has twice."""
+    """What a query is bound in.
+
+    ``queries`` are those of WITH, by lower-case name; ``views`` the views that are being expanded, outermost first.
+    ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` gives the time to live, in
+    milliseconds, of rows of a table of FROM in state that does not end by itself, by the table's alias; 0 for no limit.
+    ``around`` tells whether a query around this one knows a column. ``twice`` counts the subqueries around this one
+    that the plan contains twice.
+    """
 
     catalog: Catalog
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     problems: dict[Diagnostic, None] = field(default_factory=dict)
     settings: BinderSettings = DEFAULT_SETTINGS
-    ttl_of: Callable[[str], int] = _for_ever
-    around: Callable[[exp.Column], bool] = _nothing
+    ttl_of: Callable[[str], int] = lambda table: 0
+    around: Callable[[exp.Column], bool] = lambda column: False
     twice: int = 0
 
     def with_query(self, name: str, relation: Relation) -> Context:
+        """The context in which a query of WITH has this name."""
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
     def inside_view(self, view: View) -> Context:
+        """The context of a view's query, which sees the catalog alone and reports its mistakes separately."""
         views, catalog = (*self.views, view.name.casefold()), self.catalog.within(view.namespace)
-        return replace(self, catalog=catalog, queries={}, views=views, problems={}, around=_nothing)
+        return replace(self, catalog=catalog, queries={}, views=views, problems={}, around=lambda column: False)
 
     def report(self, error: SqlStreamError | Diagnostic) -> None:
-        """Note a mistake and go on, so that one attempt shows all of them."""
+        """Record a mistake without raising it, so that one attempt shows all mistakes of a query."""
         diagnostics = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
         self.problems.update(dict.fromkeys(diagnostics))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
+        """Record that a feature of ``planner/unsupported.py`` is not supported."""
         span = span_of(at) if isinstance(at, exp.Expr) else at
         self.report(unsupported.diagnostic(feature, span, detail))
 
     def wrong(self, code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None) -> None:
+        """Record a BindError."""
         self.report(bind_error(code, message, at, hint))
 
     def stop_if_wrong(self) -> None:
+        """Raise all recorded mistakes as one SqlStreamError, if there are any."""
         if self.problems:
             raise SqlStreamError.of(self.problems)
 
@@ -128,13 +131,13 @@ class Context:
 def bind_error(
     code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None, detail: str | None = None
 ) -> BindError:
+    """A BindError at an expression or a span of the text."""
     span = span_of(at) if isinstance(at, exp.Expr) else at
     return BindError(code, message, span, hint=hint, detail=detail)
 
 
 # --- syntax that no part of the binder reads ------------------------------------------------------------------
 
-# Where a part has a refusal of its own; the rest is "syntax".
 _FEATURES: dict[str, str] = {
     "windows": "over here",
     "hint": "hint",
@@ -146,11 +149,13 @@ _FEATURES: dict[str, str] = {
     "when": "temporal join",
     "recursive": "recursive",
 }
+"""Parts of syntax that have a refusal of their own in ``planner/unsupported.py``; the others are "syntax"."""
+
 _NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
 
 
 def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
-    """Refuse each argument of ``node`` that is set and not ``consumed``."""
+    """Refuse each argument of ``node`` that is set and that its binder does not list as ``consumed``."""
     bound = set(consumed)
     for key, value in node.args.items():
         if key in bound or value is None or value is False or value == []:
@@ -158,9 +163,6 @@ def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> No
         feature = _FEATURES.get(key, "syntax")
         name = _NAMES.get(key, key.replace("_", " ").upper())
         detail = f"It is {name} of {type(node).__name__.upper()}." if feature == "syntax" else None
-        context.refuse(feature, _at(value) or span_of(node), detail)
-
-
-def _at(value: object) -> Span | None:
-    first = value[0] if isinstance(value, list) and value else value
-    return span_of(first) if isinstance(first, exp.Expr) else None
+        first = value[0] if isinstance(value, list) else value
+        span = span_of(first) if isinstance(first, exp.Expr) else None
+        context.refuse(feature, span or span_of(node), detail)

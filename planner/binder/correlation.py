@@ -31,12 +31,12 @@ _ABOVE = "With OVER, GROUPING SETS, or HAVING without GROUP BY it must not read 
 
 @dataclass
 class Correlation:
-    """What one subquery reads of the query ``around`` it, found while the subquery is bound.
+    """What one subquery reads of the query ``around`` it, collected while the subquery is bound.
 
-    ``is_set``: its rows are looked for, so none counts twice; ``lists``: its columns are asked for. ``conditions`` are
-    as written, but for what they read of the subquery, which ``selected`` lists, and ``reference`` names there.
-    ``keyed``: all are equalities, or read the query around it alone. ``default``: the value of an aggregate without
-    GROUP BY over no rows, None for NULL; ``one_row``: the subquery has such aggregates alone.
+    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used. ``conditions``
+    are as written, except that the expressions over the subquery, listed in ``selected``, are replaced by
+    ``reference``. ``keyed``: all conditions are equalities, or read only the query around. ``one_row``: it aggregates
+    without GROUP BY, and ``default`` is the value of its aggregate over no rows, None for NULL.
     """
 
     around: Scope
@@ -50,23 +50,27 @@ class Correlation:
     default: exp.Expr | None = None
 
     def reference(self, name: str) -> exp.Column:
-        """How conditions name what the subquery gives: ``key_0`` is the first of ``selected``."""
+        """The name by which conditions refer to the subquery's results: ``key_0`` is the first of ``selected``."""
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
     def parted(
         self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, catalog: Catalog
     ) -> tuple[exp.Select, exp.Expr | None]:
-        """The subquery and its WHERE without conditions that read the query around it. UnsupportedError SS308."""
+        """Takes the conditions that read the query around out of the subquery's WHERE. UnsupportedError SS308.
+
+        Returns the subquery, which selects what those conditions need of it, and the rest of WHERE.
+        """
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
         if self.is_set:
             select = with_args(select, distinct=None)
         if reading and not _may_read(select, aggregates):
             raise unsupported.refusal("correlated subquery", span_of(reading[0]), _ABOVE)
+        window = clauses_of(select).window
         divided = aggregates or select.args.get("distinct") is not None
         for condition in reading:
             self._take(condition, inside, divided=divided)
-        self.one_row = aggregates and not any(map(select.args.get, ("group", "having"))) and not _has_window(select)
+        self.one_row = aggregates and not select.args.get("group") and not select.args.get("having") and window is None
         if self.one_row and self.lists:
             self.default = of_no_rows(select.expressions[0].unalias(), catalog)
         own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
@@ -113,19 +117,19 @@ class Correlation:
         return any(self._is_around(column, inside) for column in _columns(condition))
 
     def _is_around(self, column: exp.Column, inside: Scope) -> bool:
-        """Names of the subquery's own FROM go first."""
+        """Whether a column belongs to the query around. Names of the subquery's own FROM have precedence."""
         return not inside.knows(column) and self.around.knows(column)
 
 
 def _named(column: exp.Expr) -> exp.Expr:
-    """A column of a subquery, whose name nobody reads: that of another subquery would be its text."""
+    """A selected expression with a short alias if it has a subquery, whose default name would be its whole text."""
     if isinstance(column, exp.Alias | exp.Column) or not has_subquery(column):
         return column
     return exp.Alias(this=column, alias=exp.to_identifier("value", quoted=True))
 
 
 def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
-    """Those outside of subqueries."""
+    """The columns of an expression, without those of its subqueries."""
     nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
     return (node for node in nodes if isinstance(node, exp.Column))
 
@@ -140,12 +144,9 @@ def _may_read(select: exp.Select, aggregates: bool) -> bool:
     return not (aggregates and sets)
 
 
-def _has_window(select: exp.Select) -> bool:
-    return clauses_of(select).window is not None
-
-
 def of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
-    """An expression of aggregates without any rows: a count is 0, all others are NULL."""
+    """The value of an expression of aggregates over no rows: a count is 0, other aggregates NULL. None if it is
+    NULL."""
 
     def alone(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):  # whose aggregates are of its own rows
@@ -160,7 +161,8 @@ def of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """The query in the parentheses; of a set without its ORDER BY, for EXISTS also without LIMIT of one row or more."""
+    """The subquery without parentheses; as a set without ORDER BY, and for EXISTS without a LIMIT of at least one
+    row."""
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
         plain = plain.this
@@ -181,10 +183,11 @@ def _is_positive(count: exp.Expr | None) -> bool:
 
 @dataclass(frozen=True)
 class SubqueryRows:
-    """``values`` are the fields of the subquery's own columns, ``keys`` those that its conditions read. ``ttl_ms``: how
-    long rows are remembered that are told apart here, 0 for ever.
+    """The rows of a subquery: all of them, each once, or one per key.
 
-    Expressions name the fields of the scopes that are made here by ``reference``: ``value_0``, ``key_0``, ….
+    ``values`` are the fields of the subquery's own columns, ``keys`` those that its conditions read. ``ttl_ms`` is the
+    time to live of rows in state that makes them distinct, 0 for no limit. The scopes made here name the fields by
+    ``reference``: ``value_0``, ``key_0``, ….
     """
 
     node: Node
@@ -194,29 +197,31 @@ class SubqueryRows:
     ttl_ms: int
 
     def reference(self, name: str) -> exp.Column:
+        """The column that conditions use for ``value_0``, ``key_0``, ``there``, and so on."""
         return self.read.reference(name)
 
     @property
     def names_of_keys(self) -> frozenset[str]:
-        """What ``reference`` calls them."""
+        """The names of the key columns."""
         return frozenset(self.reference(name).name for name in _numbered("key", self.keys))
 
     @property
     def at_most_one(self) -> bool:
-        """Is there one row at most for each row of the query around?"""
+        """Whether the subquery gives at most one row for each row of the query around."""
         names = {field.name for field in self.keys}
         return any(key <= names for key in self.node.unique_keys)
 
     def all(self) -> Scope:
+        """All rows."""
         return self._scope(self.node, {})
 
     def with_there(self) -> Scope:
-        """With ``there``, which is TRUE."""
+        """All rows, with ``there``, which is TRUE."""
         there = self._there()
         return self._scope(extended(self.node, [there]), {"there": there.name})
 
     def distinct(self, *, values: bool) -> Scope:
-        """Each key, with its ``values`` or without, once, with ``there``, which is TRUE."""
+        """Each key once, with or without its ``values``, and with ``there``, which is TRUE."""
         there = self._there()
         fields = (*self.keys, *(self.values if values else ()))
         below = Project(self.node, (there, *(field.as_item for field in fields)))
@@ -224,7 +229,7 @@ class SubqueryRows:
         return self._scope(node, {"there": there.name})
 
     def nulls(self) -> Scope:
-        """Each key once, with ``nulls``: whether one of its rows has NULL as the value."""
+        """Each key once, with ``nulls``: whether the value of one of its rows is NULL."""
         (value,), names = self.values, self._names()
         rows, filled = (
             Item(names.unique(name), exp.Count(this=this), BIGINT, False)
@@ -238,7 +243,7 @@ class SubqueryRows:
         )
 
     def single(self) -> Scope:
-        """Each key once, with a value and ``rows``, their number."""
+        """Each key once, with one value and ``rows``, the number of its rows."""
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)
         rows = Item(names.unique("rows"), exp.Count(this=exp.Star()), BIGINT, False)

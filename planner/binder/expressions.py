@@ -42,25 +42,22 @@ _AGGREGATE_HINTS = {
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
-def _unknown(_: exp.Expr) -> Answer:
-    return None
-
-
 @dataclass(frozen=True)
 class ClauseContext:
-    """Where an expression stands, for messages: ``clause`` such as "WHERE"; ``aggregates`` allowed or not.
+    """The clause that an expression stands in: its name for messages, and whether ``aggregates`` are allowed.
 
-    Outside of aggregates ``names`` may answer for a column before the scope does, and ``calls`` for a function.
+    Outside of aggregates, ``names`` may answer for a column before the scope does, and ``calls`` for a function call;
+    both return None where they do not know.
     """
 
     clause: str
     aggregates: bool = False
-    names: Callable[[exp.Column], Answer] = _unknown
-    calls: Callable[[exp.Expr], Answer] = _unknown
+    names: Callable[[exp.Column], Answer] = lambda column: None
+    calls: Callable[[exp.Expr], Answer] = lambda call: None
 
 
 def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """A copy over the fields of ``scope``."""
+    """A checked copy of the expression over the fields of ``scope``; mistakes are reported to the context."""
     types = types_of(scope, context)
     bound = respelled(_Binder(scope, context, clause).bind(expression), types, context)
     check_operands(bound, types, context)
@@ -68,7 +65,7 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseCon
 
 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """A bound expression that is BOOLEAN, or of unknown type. SS206."""
+    """The bound expression, which must be BOOLEAN or of unknown type. SS206."""
     bound = bind(expression, scope, context, clause)
     kind = types_of(scope, context).of(bound)
     if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):
@@ -78,16 +75,23 @@ def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause:
 
 
 def types_of(scope: Scope, context: Context) -> Types:
+    """Types of expressions over the scope, including calls of users' functions."""
     return Types(scope.node.schema, context.catalog.function)
 
 
 def type_in(scope: Scope, context: Context, bound: exp.Expr) -> DataType:
+    """The type of one bound expression."""
     return types_of(scope, context).of(bound)
+
+
+def is_whole_number(value: object) -> bool:
+    """Whether an expression is a whole number without a sign, written as such."""
+    return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
 @dataclass(frozen=True)
 class _Binder:
-    """``inside`` is the name of the aggregate around the expression."""
+    """``inside`` is the name of the aggregate around the expression, None outside of aggregates."""
 
     scope: Scope
     context: Context
@@ -117,7 +121,7 @@ class _Binder:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         try:
-            # Inside an aggregate a name means the input's column, elsewhere a name of the select list goes first.
+            # Inside an aggregate, a name means a column of the input; elsewhere the clause's own names come first.
             named = self.place.names(node) if self.inside is None else None
             resolved = named if named is not None else self.scope.resolve(node)
         except SqlStreamError as error:
@@ -131,13 +135,13 @@ class _Binder:
         return resolved
 
     def _names_column(self, name: str) -> bool:
-        """True where an unqualified column of that name would be found."""
+        """Whether an unqualified column of that name would be found."""
         if self.scope.find(name):
             return True
         return self.inside is None and self.place.names(exp.column(name)) is not None
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
-        """Constant intervals in seconds where Spark does not know the spelling; others stay as they are."""
+        """Constant intervals in Spark's spelling; others are bound like any expression."""
         if not isinstance(node.this, exp.Literal):
             return self._children(node)
         try:
@@ -146,7 +150,7 @@ class _Binder:
             return self._wrong(bind_error("SS212", f"the interval {error.reason}", node, error.hint))
 
     def _special(self, node: exp.Expr) -> exp.Expr | None:
-        """What only this place knows: TUMBLE_START(…), GROUPING(…)."""
+        """Calls that only the clause knows, such as TUMBLE_START(…) and GROUPING(…)."""
         if self.inside is not None or not isinstance(node, exp.Func):
             return None
         try:
@@ -157,7 +161,7 @@ class _Binder:
     def _checked(self, node: exp.Expr) -> exp.Expr:
         mistakes = len(self.context.problems)
         check_call(node, self.context)
-        # A wrong call is wrong once: nothing is concluded from it.
+        # A wrong call is reported once and becomes NULL, so that no further mistakes follow from it.
         wrong = len(self.context.problems) > mistakes
         name = aggregate_name(node, self.context.catalog)
         if name is None or isinstance(node, AGGREGATE_WRAPPERS):
@@ -189,7 +193,7 @@ class _Binder:
 
 
 def quoted_name(text: exp.Literal) -> SqlStreamError:
-    """``"price"`` is a text, as in Spark; in PostgreSQL and standard SQL it is the column."""
+    """SS234: ``"price"`` is a text, as in Spark, where standard SQL means the column of that name."""
     name = text.name
     hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."
     return bind_error("SS234", f'"{name}" in double quotes is a text, and there is a column of that name', text, hint)
@@ -222,19 +226,19 @@ _TAKERS = frozenset({
     "any_value", "array_agg", "collect_list", "collect_set", "first", "first_value", "last", "last_value",
 })  # fmt: skip
 
-# As in Flink, for the names that Flink has; FIRST, LAST and COLLECT_LIST do what they do in Spark.
 NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
     "array_agg": exp.RespectNulls,
     "first_value": exp.IgnoreNulls,
     "last_value": exp.IgnoreNulls,
 }
+"""Flink's defaults, for the names that Flink has. FIRST, LAST and COLLECT_LIST behave as in Spark."""
 
 
 def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
-    """The bound aggregate with what it does with NULLs around all of it, where Spark reads it. SS207.
+    """The bound aggregate inside IGNORE NULLS or RESPECT NULLS, where Spark reads them. SS207.
 
-    It may have stood behind the argument or behind the parentheses. The default is written out, so that nothing below
-    the binder needs to know it.
+    Users may write the treatment after the argument or after the parentheses. Flink's default is written out, so that
+    only the binder knows it.
     """
     treatments = [node for node in call.walk() if isinstance(node, NULL_TREATMENTS)]
     name = spark_name(_plain_call(call))
@@ -256,7 +260,7 @@ _NULLS_HINT = "FILTER (WHERE x IS NOT NULL) leaves rows out of any aggregate."
 
 
 def _plain_call(call: exp.Expr) -> exp.Expr:
-    """The call without FILTER and its kin."""
+    """The call inside FILTER and the other wrappers of aggregates."""
     while isinstance(call, AGGREGATE_WRAPPERS):
         call = call.this
     return call
@@ -280,7 +284,7 @@ _WORDS = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
 
 
 def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
-    """SS206 for conditions that are no conditions, and for values that do not go together; SS235 for LIKE."""
+    """Report operands whose types certainly do not fit (SS206), and escapes of LIKE that Spark rejects (SS235)."""
     for node in bound.walk():
         for kinds, check in _CHECKS:
             if isinstance(node, kinds):
@@ -381,7 +385,7 @@ def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
 
 
 def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
-    """The values of IN and BETWEEN, which are compared with the one before."""
+    """IN and BETWEEN compare the value before them with each of their values."""
     kind = types.of(node.this)
     candidates = node.expressions if isinstance(node, exp.In) else [node.args["low"], node.args["high"]]
     for candidate in candidates:
@@ -393,7 +397,7 @@ def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
 
 
 def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
-    """A nested type comes from one of its own kind; everything becomes a text."""
+    """An ARRAY, MAP or STRUCT is cast from its own kind only; any type casts to STRING."""
     source, target = types.of(node.this), from_sqlglot(node.to)
     nested = [kind for kind in (source, target) if kind.name in _NESTED]
     free = source.is_unknown or target.is_unknown or {"VOID", "VARIANT"} & {source.name, target.name}
@@ -416,4 +420,4 @@ _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (exp.Func, _check_text_as_time),
     ((exp.Func, exp.Like, exp.ILike), _check_like),
 )
-"""By kind of expression what is looked at."""
+"""The checks by class of expression. An expression may have several."""

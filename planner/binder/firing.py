@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError, Span, SqlStreamError
+from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.nodes import Emit, EmitKind, StreamClauses, UserCall
 from sqlstream.grammar.spans import span_of
@@ -49,7 +49,8 @@ COUNTED = (CountWindow, RowMeasured)
 
 @dataclass(frozen=True)
 class Fired:
-    """The windows that clauses speak of. ``scope`` has the rows below them, ``has_time`` where these carry a time."""
+    """The windows that the clauses are about. ``scope`` has the rows below them; ``has_time``: these rows have a
+    time."""
 
     window: Window
     columns: WindowColumns
@@ -61,12 +62,13 @@ class Fired:
 
     @property
     def clock(self) -> bool:
-        """True for windows of the clock, whose time no watermark tells."""
+        """True for windows on processing time, which fire by the clock and not by a watermark."""
         return self.domain is TimeDomain.PROCESSING
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
-    """What the clauses of a SELECT and the settings ask for. BindError SS226 to SS229."""
+    """When the windows fire, as the clauses of a SELECT and the settings say. BindError SS226 to SS229, SS237,
+    SS238."""
     bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)
     if eviction is not None and isinstance(fired.window, COUNTED):
@@ -85,9 +87,9 @@ def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firi
 
 
 def _normal(bound_firing: Firing, fired: Fired) -> Firing:
-    """A window that fires by default has no trigger, and one that fires once has nothing to accumulate.
+    """The firing without a trigger that is the default of its window, and without accumulation where it fires once.
 
-    GLOBAL WINDOW has no default: AFTER WATERMARK there means the end of the input.
+    GLOBAL WINDOW has no default trigger: there AFTER WATERMARK means the end of the input.
     """
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
     if bound_firing.trigger == default and not isinstance(fired.window, GlobalWindow):
@@ -103,7 +105,10 @@ def _when(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
     if trigger is not None:
         accumulation = Accumulation[trigger.accumulation.name] if trigger.accumulation else Accumulation.ACCUMULATING
         _check_one(trigger, emit)
-        _check_triggered(fired.window, trigger.span)
+        if isinstance(fired.window, COUNTED):
+            hint = "Write GROUP BY … GLOBAL WINDOW TRIGGER …, with EVICT KEEP LAST n ROWS for its size."
+            message = "a window measured in rows fires by its own count and takes no TRIGGER"
+            raise bind_error("SS226", message, trigger.span, hint)
         return Firing(bind_trigger(trigger.expression, fired, trigger.span), accumulation)
     if emit is not None:
         return _of_emit(emit, fired)
@@ -119,12 +124,6 @@ def _check_one(trigger: syntax.Trigger, emit: Emit | None) -> None:
     default = trigger.expression in (syntax.AfterWatermark(), syntax.AfterProcessingTime())
     if not (default and emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None):
         raise bind_error("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-
-
-def _check_triggered(window: Window, span: Span) -> None:
-    if isinstance(window, COUNTED):
-        hint = "Write GROUP BY … GLOBAL WINDOW TRIGGER …, with EVICT KEEP LAST n ROWS for its size."
-        raise bind_error("SS226", "a window measured in rows fires by its own count and takes no TRIGGER", span, hint)
 
 
 def _of_emit(emit: Emit, fired: Fired) -> Firing:
@@ -154,7 +153,7 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
 
 
 def _of_settings(fired: Fired) -> Firing:
-    """As in Flink, what the settings let fire again retracts its results. What a clause allows does not."""
+    """As in Flink, windows that fire again because of settings retract their results; those of clauses do not."""
     settings: BinderSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
         return Firing()
@@ -233,7 +232,7 @@ def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> fir
 
 
 def _every_interval(pulse: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:
-    """In the window's own time unless said; as EARLY and LATE in processing time."""
+    """In the window's own time, or in processing time as EARLY and LATE, unless the clause says which."""
     period = positive_ms(pulse.interval, "the interval of EVERY", span)
     if pulse.domain is syntax.Domain.EVENT and fired.clock:
         hint = "Leave EVENT TIME out, or build the window on event time."
@@ -243,6 +242,7 @@ def _every_interval(pulse: syntax.EveryInterval, fired: Fired, span: Span, *, ea
 
 
 def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
+    """The milliseconds of a constant interval, named ``what`` in messages. SS212 unless it is positive."""
     assert interval is not None
     at = span_of(interval) or span
     length_ms = interval_ms(interval, what, at)
@@ -257,7 +257,7 @@ def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
 def bind_eviction(
     clause: syntax.Evict | None, scope: Scope, context: Context, *, timed: bool
 ) -> firing.Eviction | None:
-    """The evictor over the fields of ``scope``; ``timed`` where its rows have a time. BindError SS227."""
+    """The evictor over the fields of ``scope``; ``timed``: its rows have a time. BindError SS227."""
     if clause is None:
         return None
     return firing.Eviction(_evictor(clause, scope, context, timed=timed), clause.after)
@@ -294,7 +294,7 @@ def _keep_interval(interval: int, clause: syntax.Evict, timed: bool) -> firing.K
 
 
 def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: WindowColumns, context: Context) -> LateData:
-    """The clause over rows of ``scope`` and windows with these ``columns``. BindError SS202, SS216, SS228."""
+    """The clause over rows of ``scope`` and windows with these ``columns``. BindError SS202, SS212, SS216."""
     if clause is None:
         return LateData()
     allow = 0
@@ -313,7 +313,7 @@ def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: Window
 
 
 def _late_row_fields(scope: Scope, columns: WindowColumns) -> dict[str, Field]:
-    """What a late row has: the columns of the window's input and the bounds of the window, by name."""
+    """The columns of a late row: those of the window's input and the bounds of the window, by name."""
     bounds = {"window_start": columns.start, "window_end": columns.end}
     fields = {name: Field(field, TIMESTAMP, False) for name, field in bounds.items()}
     for visible in scope.columns:
@@ -334,30 +334,27 @@ def _check_late_data(clause: syntax.LateData | None, fired: Fired) -> None:
 def _with_settings(
     late: firing.LateData, clause: syntax.LateData | None, bound_firing: Firing, fired: Fired
 ) -> firing.LateData:
-    """Lateness allowed by the settings, and at least the delay of EMIT AFTER WATERMARK."""
+    """With the lateness that the settings allow, and at least the delay of EMIT AFTER WATERMARK."""
     allow = late.allow_ms
-    if not _allows(clause) and not fired.clock and not isinstance(fired.window, GlobalWindow):
+    allowed_by_clause = clause is not None and clause.allow is not None
+    if not allowed_by_clause and not fired.clock and not isinstance(fired.window, GlobalWindow):
         counted = isinstance(fired.window, COUNTED)
         allow = 0 if counted else fired.context.settings.allowed_ms
     delay = bound_firing.trigger.delay_ms if isinstance(bound_firing.trigger, firing.AfterWatermark) else 0
     return replace(late, allow_ms=max(allow, delay))
 
 
-def _allows(clause: syntax.LateData | None) -> bool:
-    return clause is not None and clause.allow is not None
-
-
 def _check_late_pulse(bound_firing: Firing, clauses: StreamClauses) -> None:
     trigger = bound_firing.trigger
-    asked = clauses.trigger is not None and isinstance(trigger, firing.AfterWatermark) and trigger.late is not None
-    if asked and not bound_firing.late.allow_ms:
+    fires_late = clauses.trigger is not None and isinstance(trigger, firing.AfterWatermark) and trigger.late is not None
+    if fires_late and not bound_firing.late.allow_ms:
         assert clauses.trigger is not None
         hint = "Add LATE DATA ALLOW INTERVAL '1' MINUTE."
         raise bind_error("SS226", "LATE fires for late rows, and none are allowed", clauses.trigger.span, hint)
 
 
 def _check_late_settings(bound_firing: Firing, fired: Fired) -> None:
-    """As in Flink, late firings need late rows, and time to come."""
+    """As in Flink, the delay of late firings needs an allowed lateness of at least that much."""
     settings: BinderSettings = fired.context.settings
     if settings.late_ms is None or fired.clock or isinstance(fired.window, COUNTED):
         return
@@ -375,7 +372,7 @@ def _check_late_settings(bound_firing: Firing, fired: Fired) -> None:
 
 
 def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """An expression of the row that is a number, or of unknown type. SS206."""
+    """The bound expression, which must be a number or of unknown type. SS206."""
     bound = bind(expression, scope, context, ClauseContext(clause))
     kind = type_in(scope, context, bound)
     if not (kind.is_numeric or kind.is_unknown or kind.name == "VOID"):
@@ -385,7 +382,7 @@ def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: 
 
 
 def constant_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """A number that is the same for all rows. SS206."""
+    """The bound expression, which must be a number and read no column. SS206."""
     if expression.find(exp.Column):
         hint = "Subtract it from the value, and compare with 0."
         raise bind_error("SS206", f"the threshold of {clause} must be a constant number", expression, hint)
@@ -402,13 +399,15 @@ _USING_TAKES = {
 
 
 def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Context) -> PythonCall:
-    """The class that ``call`` names, of the right ``kind``, with constant arguments. BindError SS203, SS209."""
+    """The call of a Python class of this ``kind`` with constant arguments. BindError SS203, SS207, SS209."""
     function = context.catalog.function(call.name)
     if function is None:
-        hint = did_you_mean(call.name, context.catalog.function_names(), "functions") or _create_function(call.name)
+        suggestion = did_you_mean(call.name, context.catalog.function_names(), "functions")
+        hint = suggestion or f"Write CREATE FUNCTION {call.name} AS 'package.module:Class' LANGUAGE PYTHON."
         raise bind_error("SS203", f'function "{call.name}" does not exist', call.span, hint)
     if function.kind is not kind:
-        raise _wrong_kind(call, function.kind, kind)
+        message = f'"{call.name}" is a function of the kind {function.kind.value}, not {kind.value}'
+        raise bind_error("SS209", message, call.span, f"USING takes {_USING_TAKES[kind]}.")
     for argument in call.arguments:
         if argument.find(exp.Column):
             hint = "The class reads columns of the rows that it gets."
@@ -417,20 +416,12 @@ def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Conte
     return PythonCall(function.name, tuple(bind(a, scope, context, ClauseContext("USING")) for a in call.arguments))
 
 
-def _create_function(name: str) -> str:
-    return f"Write CREATE FUNCTION {name} AS 'package.module:Class' LANGUAGE PYTHON."
-
-
-def _wrong_kind(call: UserCall, kind: FunctionKind, wanted: FunctionKind) -> BindError:
-    message = f'"{call.name}" is a function of the kind {kind.value}, not {wanted.value}'
-    return bind_error("SS209", message, call.span, f"USING takes {_USING_TAKES[wanted]}.")
-
-
 # --- windows that only the operator which assigns them can fire -----------------------------------------------
 
 
 def with_own_windows(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
-    """The aggregate, assigning its windows where it must. SS213, SS320, SS349 where it cannot."""
+    """The aggregate, which assigns its windows itself where its firing needs that. SS213, SS320, SS349 where it
+    cannot."""
     if node.window is not None or not _must_assign_windows(node):
         return node
     aggregate = node.with_windows_fused()
@@ -465,7 +456,7 @@ def _cannot_fuse(node: WindowAggregate, select: exp.Expr) -> SqlStreamError:
 
 
 def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
-    """TRIGGER, EVICT and LATE DATA of a SELECT that aggregates nothing in windows."""
+    """Report SS211 for TRIGGER, EVICT and LATE DATA of a SELECT without a window."""
     for name, clause in (("TRIGGER", clauses.trigger), ("EVICT", clauses.evict), ("LATE DATA", clauses.late_data)):
         if clause is not None:
             hint = "Add a window such as TUMBLE to GROUP BY."
@@ -473,7 +464,7 @@ def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
 
 
 def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context) -> Node:
-    """The plan of a query whose EMIT speaks of the windows in its subqueries."""
+    """The plan of a query whose EMIT says when the windows in its subqueries fire."""
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:
@@ -486,7 +477,7 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
 
 
 def _emitting_on_close(emit: Emit, node: Node, context: Context) -> Node:
-    """Windows below emit when they close; without any, rows wait until the watermark has passed their time."""
+    """EMIT ON WINDOW CLOSE: windows below emit when they close; without windows, rows wait for the watermark."""
     aggregates = [n for n in node.walk() if isinstance(n, WindowAggregate)]
     if any(n.firing.trigger is not None for n in aggregates):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
@@ -495,7 +486,8 @@ def _emitting_on_close(emit: Emit, node: Node, context: Context) -> Node:
 
 
 def _held_until_watermark(emit: Emit, node: Node, context: Context) -> Node:
-    """The rows that are left when the watermark has passed them. Operators that wait for it have done so already."""
+    """The final rows, when the watermark has passed their time. Rows of operators that wait for it are final
+    already."""
     final = node if node.changelog_mode == APPEND_ONLY else node.append_only_variant()
     if final is not None and all(map(_waits_for_watermark, _row_sources(final))):
         return final
@@ -509,7 +501,7 @@ def _held_until_watermark(emit: Emit, node: Node, context: Context) -> Node:
 
 
 def _row_sources(node: Node) -> Iterator[Node]:
-    """The operators with state, and the tables, whose rows come out through operators without state."""
+    """The operators with state, and the tables, that the rows come from through operators without state."""
     if node.keeps_state or not node.inputs:
         yield node
     else:
@@ -517,7 +509,7 @@ def _row_sources(node: Node) -> Iterator[Node]:
 
 
 def _waits_for_watermark(source: Node) -> bool:
-    """Do its results come out when the watermark has passed them?"""
+    """Whether the operator emits results when the watermark has passed their time."""
     return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in source.awaited_domains
 
 
@@ -538,7 +530,7 @@ def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, con
     assert info is not None
     timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
     fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)
-    asked = bind_firing(StreamClauses(), emit, fired)
-    late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, asked.late.allow_ms))
-    firing = replace(node.firing, trigger=asked.trigger, accumulation=asked.accumulation, late=late)
+    emitting = bind_firing(StreamClauses(), emit, fired)
+    late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, emitting.late.allow_ms))
+    firing = replace(node.firing, trigger=emitting.trigger, accumulation=emitting.accumulation, late=late)
     return with_own_windows(replace(node, firing=firing), select)

@@ -19,7 +19,7 @@ from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name, check_arity
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.fields import Field, UniqueNames, field_of, shown_name
@@ -33,7 +33,7 @@ GeneratedColumns = list[tuple[str, DataType]]
 
 
 def table_call(source: exp.Expr, context: Context) -> exp.Expr:
-    """The generator call that UNNEST or LATERAL TABLE stands for."""
+    """The generator call in UNNEST or LATERAL TABLE. SS207."""
     if isinstance(source, exp.Unnest):
         refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
         if len(source.expressions) != 1:
@@ -49,12 +49,12 @@ def table_call(source: exp.Expr, context: Context) -> exp.Expr:
 
 
 def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context) -> Scope:
-    """The scope with the rows of ``call`` for each row, under the alias of ``source``."""
+    """The scope of each row with those that ``call`` gives for it, under the alias of ``source``."""
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
     position = source.args.get("offset")
     if isinstance(position, exp.Identifier):
-        # sqlglot takes the name of the ordinality out of the list.
+        # sqlglot moves the name of the ordinality from the list of columns to ``offset``.
         wanted.append(position.name)
     node, shown = generate(call, wanted, scope, outer, context)
     visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
@@ -62,7 +62,7 @@ def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, conte
 
 
 def is_generator(call: exp.Expr, context: Context) -> bool:
-    """True for calls that give several rows: Spark's generators; users' table functions stand in FROM only."""
+    """Whether a call is one of Spark's generators. Users' table functions are allowed in FROM only."""
     name = spark_name(call) if isinstance(call, exp.Func) else None
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
         return False
@@ -72,7 +72,7 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
 def generate(
     call: exp.Expr, wanted: list[str], scope: Scope, outer: bool, context: Context
 ) -> tuple[Correlate, list[str]]:
-    """The Correlate and the names under which its outputs are shown. SS216 for a wrong number of names."""
+    """The Correlate of a generator, and the names of its outputs for users. SS216 for a wrong number of names."""
     if isinstance(call, exp.Unnest):
         bound, columns = _unnested(call, len(wanted), scope, context)
     else:
@@ -91,7 +91,7 @@ def generate(
 
 
 def _function(call: exp.Expr, scope: Scope, context: Context) -> tuple[Function | None, exp.Expr]:
-    """The user's table function, if it is one, and the call with its arguments bound."""
+    """The call with its arguments bound, and the user's table function if it is one. SS203, SS209."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     if function is not None:
         _check_kind(call, function, context)
@@ -138,7 +138,7 @@ def _user_columns(function: Function) -> GeneratedColumns:
 
 
 def _without_outer(call: exp.Expr, outer: bool) -> tuple[exp.Expr, bool]:
-    """EXPLODE_OUTER and its kin as the plain generator that keeps rows without any."""
+    """EXPLODE_OUTER and similar generators as the plain one, which keeps rows without results."""
     name = spark_name(call) or ""
     if not name.endswith("_outer"):
         return call, outer
@@ -146,7 +146,7 @@ def _without_outer(call: exp.Expr, outer: bool) -> tuple[exp.Expr, bool]:
 
 
 def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expr, GeneratedColumns]:
-    """As in Flink, rows of structs show their fields, and WITH ORDINALITY adds the position, counted from 1."""
+    """UNNEST and its columns. As in Flink, structs become one column per field, and WITH ORDINALITY counts from 1."""
     argument = _argument(unnest.expressions[0], scope, context)
     ordinality = bool(unnest.args.get("offset"))
     kind = type_in(scope, context, argument)
@@ -211,7 +211,11 @@ _PIVOT_CLAUSE = ClauseContext("PIVOT", aggregates=True)
 
 
 def pivoted(pivots: Sequence[exp.Pivot], scope: Scope, context: Context) -> Scope:
-    """The rows of FROM behind PIVOT and UNPIVOT, in their order."""
+    """The scope after the PIVOTs and UNPIVOTs of a source, in their order.
+
+    PIVOT groups by all columns that it does not name. As in Spark, the result for a value without rows is NULL, also
+    that of COUNT, if all results are numbers or BOOLEAN; otherwise Spark's COUNT of no rows is 0.
+    """
     for pivot in pivots:
         consumed = ("expressions", "fields", "unpivot", "include_nulls", "alias", "columns", "pivot_column_naming")
         refuse_rest(pivot, consumed, context)
@@ -224,16 +228,13 @@ def _under_alias(pivot: exp.Pivot, scope: Scope) -> Scope:
     alias = pivot.args.get("alias")
     if not isinstance(alias, exp.TableAlias):
         return scope
-    names = [c.name for c in alias.columns] or [c.name for c in scope.columns]
-    if len(names) != len(scope.columns):
-        message = f'"{pivot.alias}" has {counted(len(scope.columns), "column")}, not {len(names)}'
-        raise bind_error("SS216", message, alias)
+    names = names_under(alias, pivot.alias, [c.name for c in scope.columns])
     pairs = zip(names, scope.columns, strict=True)
     return replace(scope, columns=tuple(replace(c, name=n, table=pivot.alias or c.table) for n, c in pairs))
 
 
 def _items(expression: exp.Expr) -> list[exp.Expr]:
-    """The members of a list in parentheses, or the one thing that stands without."""
+    """The members of a list in parentheses, or the single expression without them."""
     plain = expression.unnest()
     return list(plain.expressions) if isinstance(plain, exp.Tuple) else [plain]
 
@@ -247,7 +248,7 @@ def _unaliased(value: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value of the columns of FOR: what begins the names of its columns, and when a row has it."""
+    """A value in FOR … IN: the prefix of its columns' names, and the condition that a row has it."""
 
     name: str
     holds: exp.Expr
@@ -258,7 +259,7 @@ def _pivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
         raise bind_error(PIVOT, "PIVOT has one FOR … IN (…)", pivot, "Write FOR (a, b) IN ((1, 'x'), …).")
     aggregates = pivot.expressions
     for aggregate in aggregates:
-        if not _has_aggregate(_unaliased(aggregate), context):
+        if all(aggregate_name(node, context.catalog) is None for node in _unaliased(aggregate).walk()):
             message = f"PIVOT needs an aggregate, not {shown_name(_unaliased(aggregate))}"
             raise bind_error(PIVOT, message, aggregate, "Write PIVOT (SUM(x) FOR a IN ('x', 'y')).")
     keys = _keys(pivot, scope)
@@ -271,7 +272,7 @@ def _pivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
         for value in _values(pivot.args["fields"][0], scope, context)
         for aggregate in aggregates
     ]
-    written = [_reference(key) for key in keys]
+    written = [exp.column(exp.to_identifier(key.name, quoted=True), table=key.table) for key in keys]
     select = exp.Select(expressions=[*written, *results])
     if written:
         select.set("group", exp.Group(expressions=[column.copy() for column in written]))
@@ -282,18 +283,14 @@ def _pivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
     return Scope(relation.node, tuple(Visible(name, field.name, table) for name, field, table in columns))
 
 
-def _has_aggregate(expression: exp.Expr, context: Context) -> bool:
-    return any(aggregate_name(node, context.catalog) is not None for node in expression.walk())
-
-
 def _is_in_two_steps(aggregate: exp.Expr, scope: Scope, context: Context) -> bool:
-    """Does Spark group by the columns of FOR, too, and then spread the results?"""
+    """Whether Spark first groups by the columns of FOR as well, and then spreads the results over columns."""
     kind = type_in(scope, context, bind(aggregate, scope, replace(context, problems={}), _PIVOT_CLAUSE))
     return kind.is_unknown or kind.name in _IN_TWO_STEPS
 
 
 def _keys(pivot: exp.Pivot, scope: Scope) -> list[Visible]:
-    """The columns that neither the aggregates nor FOR name."""
+    """The columns that neither the aggregates nor FOR read."""
     parts = [*pivot.expressions, pivot.args["fields"][0].this]
     read = {c for part in parts for column in part.find_all(exp.Column) for c in _fields(column, scope)}
     return [column for column in scope.stars(None) if column.field not in read]
@@ -302,10 +299,6 @@ def _keys(pivot: exp.Pivot, scope: Scope) -> list[Visible]:
 def _fields(column: exp.Column, scope: Scope) -> Iterator[str]:
     if not isinstance(column.this, exp.Star):
         yield from (read.name for read in scope.resolve(column).find_all(exp.Column))
-
-
-def _reference(column: Visible) -> exp.Column:
-    return exp.column(exp.to_identifier(column.name, quoted=True), table=column.table)
 
 
 def _values(given: exp.Expr, scope: Scope, context: Context) -> Iterator[_Value]:
@@ -334,7 +327,7 @@ def _cast_constant(member: exp.Expr, kind: DataType, scope: Scope) -> exp.Expr:
 
 
 def _value_name(value: exp.Expr, members: Sequence[exp.Expr]) -> str:
-    """The name that a value gives: its alias, or the value as a text."""
+    """The name of a value in FOR … IN: its alias, or its text."""
     if isinstance(value, exp.PivotAlias | exp.Alias):
         return str(value.args["alias"].name)
     texts = [_constant_text(member) for member in members]
@@ -359,7 +352,7 @@ def _result_name(value: _Value, aggregate: exp.Expr, aggregates: Sequence[exp.Ex
 
 
 def _pivot_aggregate(aggregate: exp.Expr, holds: exp.Expr, in_two_steps: bool, context: Context) -> exp.Expr:
-    """The aggregate over the rows for which ``holds`` is true."""
+    """The aggregate over the rows for which ``holds``, NULL without such rows where Spark aggregates in two steps."""
     result = _filtered(aggregate, holds, context)
     mark_as(result, aggregate)
     if not in_two_steps or aggregate_name(aggregate, context.catalog) in _NULL_OF_NO_ROWS:
@@ -371,7 +364,7 @@ def _pivot_aggregate(aggregate: exp.Expr, holds: exp.Expr, in_two_steps: bool, c
 
 
 def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
-    """The expression whose aggregates take only rows for which ``holds`` is true."""
+    """The expression with its aggregates filtered by ``holds``."""
     if aggregate_name(node, context.catalog) is None:
         return with_children_changed(node, lambda child: _filtered(child, holds, context))
     if isinstance(node, exp.Filter):
@@ -384,7 +377,7 @@ def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _unpivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
-    """STACK of the names and values of the columns; Spark leaves rows out of which all values are NULL."""
+    """UNPIVOT as STACK of the names and values of the columns; like Spark, without rows whose values are all NULL."""
     (names,), (given,) = pivot.expressions, pivot.args["fields"]
     wanted = [given.this.name, *(name.name for name in _items(names))]
     groups = [_items(_unaliased(group)) for group in given.expressions]
@@ -417,14 +410,14 @@ def _column(written: exp.Expr) -> exp.Column:
 
 
 def _label(group: exp.Expr) -> exp.Literal:
-    """The text that says which columns a row comes from."""
+    """The text that names the columns of a row: their alias, or their names joined."""
     if isinstance(group, exp.PivotAlias | exp.Alias):
         return exp.Literal.string(group.args["alias"].name)
     return exp.Literal.string("_".join(column.name for column in _items(group)))
 
 
 def _cast_to_one_type(columns: Sequence[exp.Expr], scope: Scope, context: Context) -> list[exp.Expr]:
-    """The columns that become one, of one type."""
+    """The columns that UNPIVOT makes one of, cast to a common type. SS674."""
     kinds = [
         type_in(scope, context, bind(_column(column), scope, context, ClauseContext("UNPIVOT"))) for column in columns
     ]

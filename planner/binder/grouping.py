@@ -18,7 +18,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner.binder.calls import PANES, SPARK_WINDOWS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
-from sqlstream.planner.binder.expressions import ClauseContext, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
 from sqlstream.planner.binder.firing import python_call
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import (
@@ -49,7 +49,7 @@ _GROUPED = (exp.Group, exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple, exp.Pa
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping expression, as written and over the fields of the scope; ``wish`` names its field."""
+    """A grouping expression, as written and bound; ``wish`` is the preferred name of its field."""
 
     written: exp.Expr
     bound: exp.Expression
@@ -58,7 +58,8 @@ class Key:
 
 @dataclass(frozen=True)
 class GroupedWindow:
-    """A window that stands in GROUP BY; ``spark`` for window() and session_window(). ``time`` None: the clock's."""
+    """A window in GROUP BY. ``spark``: written as window() or session_window(). Without ``time`` it follows the
+    clock."""
 
     window: Window
     time: Field | None
@@ -68,7 +69,7 @@ class GroupedWindow:
 
 @dataclass(frozen=True)
 class Grouping:
-    """``sets`` lists the keys of each grouping set by position, None without GROUPING SETS."""
+    """A bound GROUP BY. ``sets`` lists the positions of the keys of each grouping set, None without grouping sets."""
 
     keys: tuple[Key, ...]
     sets: tuple[tuple[int, ...], ...] | None
@@ -76,10 +77,11 @@ class Grouping:
 
 
 def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
+    """The keys, grouping sets and window of GROUP BY. BindError SS207 to SS212, SS220, SS223, SS289."""
     group = select.args.get("group") or exp.Group()
     terms = [*group.expressions]
     for name in ("grouping_sets", "cube", "rollup"):
-        # A bare CUBE or ROLLUP stands for WITH CUBE: all keys before it.
+        # A bare CUBE or ROLLUP is WITH CUBE or WITH ROLLUP, of all keys before it.
         for term in group.args.get(name) or []:
             terms = [term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
     mistakes = len(context.problems)
@@ -98,7 +100,7 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
 
 
 def _refuse_too_many(terms: Sequence[exp.Expr], group: exp.Group) -> None:
-    """Before they are listed: CUBE doubles them with each key, and terms beside each other multiply theirs."""
+    """SS289, before the sets are listed: each key of CUBE doubles them, and several terms multiply theirs."""
     number = prod(map(_count, terms))
     if number > _MOST_SETS:
         shown = f"{number:,}" if number < _UNCOUNTABLE else f"over {_UNCOUNTABLE:,}"
@@ -128,7 +130,7 @@ def _sets(term: exp.Expr) -> Iterator[Set]:
 
 
 def _count(term: exp.Expr) -> int:
-    """How many ``_sets`` gives."""
+    """The number of sets that ``_sets`` yields."""
     match term:
         case exp.GroupingSets():
             return sum(map(_count, term.expressions))
@@ -140,13 +142,13 @@ def _count(term: exp.Expr) -> int:
 
 
 def _unit(element: exp.Expr) -> Set:
-    """The keys that go together: ``(a, b)``, ``(a)``, ``()`` or ``a``; more parentheses mean nothing."""
+    """The keys of one element of a set: ``(a, b)``, ``(a)``, ``()`` or ``a``; further parentheses mean nothing."""
     inner = element.unnest()
     return tuple(inner.expressions) if isinstance(inner, exp.Tuple) else (inner,)
 
 
 def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: Scope, context: Context) -> int:
-    """The position of a key, which is added where it is new."""
+    """The position of a key in ``keys``, where it is added if it is new."""
     written = _named(expression, select, scope, context)
     bound = bind(written, scope, context, ClauseContext("GROUP BY"))
     for position, key in enumerate(keys):
@@ -158,15 +160,15 @@ def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: 
 
 
 def _named(expression: exp.Expr, select: exp.Select, scope: Scope, context: Context) -> exp.Expr:
-    """The expression behind an ordinal or an alias of the select list."""
-    if isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit():
+    """The expression that an ordinal or an alias of the select list stands for."""
+    if is_whole_number(expression):
         return _ordinal(expression, select)
     if isinstance(expression, exp.Column) and not expression.table and not scope.find(expression.name):
         return aliased(expression.name, select.expressions) or expression
     return expression
 
 
-def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
+def _ordinal(literal: exp.Expr, select: exp.Select) -> exp.Expr:
     position, columns = int(literal.name), select.expressions
     if not 1 <= position <= len(columns) or columns[position - 1].is_star:
         raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
@@ -174,14 +176,14 @@ def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
 
 
 def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
-    """A copy whose GROUP BY says no ordinals and aliases of the select list, but what these stand for."""
+    """A copy whose GROUP BY has the expressions that ordinals and aliases of the select list stand for."""
     group = select.args.get("group")
     if group is None:
         return with_args(select)
 
     def value(node: exp.Expr) -> exp.Expr:
         alone = isinstance(node.parent, _GROUPED)
-        if alone and isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        if alone and is_whole_number(node):
             return _ordinal(node, select).copy()
         if isinstance(node, exp.Column) and alone and not node.table and not scope.find(node.name):
             return (aliased(node.name, select.expressions) or node).copy()
@@ -202,7 +204,7 @@ def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:
 def _window(
     clause: WindowClause | None, terms: Sequence[exp.Expr], scope: Scope, context: Context
 ) -> tuple[GroupedWindow | None, list[exp.Expr]]:
-    """The window of GROUP BY, as a clause or as Spark's function, and the other terms. SS211 for a second one."""
+    """The window of GROUP BY, a clause or a function of Spark, and the other terms. SS211 for a second window."""
     calls = [t for t in terms if isinstance(t, exp.Func) and spark_name(t) in SPARK_WINDOWS]
     if len(calls) + (clause is not None) > 1:
         raise bind_error("SS211", "GROUP BY takes one window", calls[-1])
@@ -260,7 +262,7 @@ def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> Grouped
 
 
 def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
-    """The window that ``TUMBLE_START(ts, size)`` and its kin speak of."""
+    """The window whose arguments a call such as ``TUMBLE_START(ts, size)`` repeats."""
     arguments = list(call.expressions)
     if not arguments:
         raise bind_error("SS207", f"{call.name.upper()} repeats the arguments of {kind}", call)
@@ -282,9 +284,9 @@ def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
 
 @dataclass(frozen=True)
 class GroupNames:
-    """Answers for columns and calls outside of aggregates before the scope does; None where it does not know.
+    """The columns and calls that only a grouped SELECT knows, outside of aggregates; None for all others.
 
-    ``scope`` is that below the window, where time columns are time attributes still.
+    ``scope`` is that below the window, where time columns are still time attributes.
     """
 
     scope: Scope
@@ -310,7 +312,7 @@ class GroupNames:
         return field_of(by_name[name]) if name in by_name else None
 
     def call(self, call: exp.Expr) -> exp.Expr | None:
-        """The field behind TUMBLE_START(…), GROUPING(…) and the like."""
+        """The field or expression that TUMBLE_START(…), GROUPING(…) and similar calls stand for."""
         name = spark_name(call)
         if name in WINDOW_PROPERTIES:
             return self._property(call, name)
@@ -324,7 +326,7 @@ class GroupNames:
         return self._pane(call, name) if name in PANES else None
 
     def _pane(self, call: exp.Expr, name: str) -> exp.Expr | None:
-        """None, and so an error of the call itself, where there is no window."""
+        """The field of the pane; None where there is no window, so that the call itself is an error."""
         if self.panes is None:
             return None
         if call.expressions:
@@ -342,7 +344,7 @@ class GroupNames:
         return exp.Anonymous(this="named_struct", expressions=[text("start"), start, text("end"), end])
 
     def _property(self, call: exp.Expr, name: str) -> exp.Expr | None:
-        """None, and so an error of the call itself, where there is no window clause."""
+        """The bound of the window; None where there is no window clause, so that the call itself is an error."""
         kind, _, property_name = name.partition("_")
         if self.grouped is None:
             return None

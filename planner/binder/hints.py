@@ -6,7 +6,7 @@ of a join whatever they say, so they change nothing there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ JOIN_HINTS = {
     "MERGE": "MERGE", "MERGEJOIN": "MERGE", "SHUFFLE_MERGE": "MERGE", "SHUFFLE_REPLICATE_NL": "SHUFFLE_REPLICATE_NL",
     "NEST_LOOP": "SHUFFLE_REPLICATE_NL", "MULTI_JOIN": None,
 }  # fmt: skip
-"""Flink's and Spark's hints on joins, and how Spark calls them; None where it has none like it."""
+"""Flink's and Spark's hints on joins, with Spark's name; None where Spark has no such hint."""
 PARTITION_HINTS = frozenset({"COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE"})
 """Spark's hints on the partitions of a result."""
 
@@ -42,7 +42,7 @@ _OPTIONS_FORM = "Write t /*+ OPTIONS('key' = 'value') */."
 
 
 def options_of(hint: TableHint) -> tuple[Option, ...]:
-    """The options of a table's hint; of several for one key the last one counts. SS324, SS376."""
+    """The options of a table's hint; the last of several for one key counts. SS324, SS376."""
     given: dict[str, Option] = {}
     for call in hint.hint.expressions:
         if not isinstance(call, exp.Anonymous) or call.name.upper() != "OPTIONS":
@@ -55,7 +55,7 @@ def options_of(hint: TableHint) -> tuple[Option, ...]:
 
 
 def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, enabled: bool) -> Table:
-    """The table with the options of its hint in place of its own. SS374 where the setting forbids that."""
+    """The table with the options of its hint in place of its own. SS374 where the setting forbids such hints."""
     if hint is None:
         return table
     options = options_of(hint)
@@ -66,7 +66,7 @@ def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, 
 
 
 def without_table(clauses: TableClauses) -> Span | None:
-    """Where a hint stands that no table of the catalog takes."""
+    """The span of a hint behind something that is no table of the catalog."""
     return clauses.hint.span if clauses.hint is not None else None
 
 
@@ -76,11 +76,12 @@ def is_join_or_partition_hint(call: exp.Expr) -> bool:
 
 
 def hint_name(call: exp.Expr) -> str:
+    """The upper-case name of a hint."""
     return (call.name if isinstance(call, exp.Anonymous | exp.Var) else spark_name(call) or "").upper()
 
 
 def check_hinted_tables(call: exp.Expr, tables: list[str], context: Context) -> None:
-    """SS375 for a table that a hint on joins names and FROM has not."""
+    """Report SS375 for a table that a hint on joins names and FROM does not have."""
     if hint_name(call) not in JOIN_HINTS:
         return
     names = [name.casefold() for name in tables]
@@ -92,21 +93,18 @@ def check_hinted_tables(call: exp.Expr, tables: list[str], context: Context) -> 
 
 
 def for_spark(hint: exp.Hint) -> exp.Hint | None:
-    """The hints on joins and partitions in Spark's words; None where none is left."""
-    kept = list(_of_spark(hint))
-    return exp.Hint(expressions=kept) if kept else None
-
-
-def _of_spark(hint: exp.Hint) -> Iterator[exp.Expr]:
+    """The hints on joins and partitions under Spark's names; None where Spark has none of them."""
+    hints: list[exp.Expr] = []
     for call in hint.expressions:
         spark = JOIN_HINTS.get(hint_name(call), hint_name(call))
         if spark is not None:
             arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
-            yield exp.Anonymous(this=spark, expressions=[argument.copy() for argument in arguments])
+            hints.append(exp.Anonymous(this=spark, expressions=[argument.copy() for argument in arguments]))
+    return exp.Hint(expressions=hints) if hints else None
 
 
 def without_effect(query: exp.Expr) -> list[str]:
-    """The hints that a stream takes and does nothing with."""
+    """The names of the hints in a query that have no effect on a stream."""
     return list(
         dict.fromkeys(
             hint_name(c) for h in query.find_all(exp.Hint) for c in h.expressions if is_join_or_partition_hint(c)
@@ -125,20 +123,21 @@ _STATE_TTL_FORM = "Write /*+ STATE_TTL('t' = '1d') */ with the alias that the ta
 
 @dataclass
 class StateTtls:
-    """The hints of one SELECT by table, and what holds for others; ``used``: the tables that state has asked for."""
+    """The STATE_TTL hints of one SELECT by table, and the default; ``used`` are the tables whose hint some state
+    needs."""
 
     default_ms: int
     given: dict[str, tuple[int, exp.Expr]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
     def of(self, table: str) -> int:
-        """How many milliseconds after their last change rows of a table in FROM are forgotten; 0: never."""
+        """The time to live, in milliseconds after their last change, of rows of a table in FROM; 0 for no limit."""
         name = table.casefold()
         self.used.add(name)
         return self.given[name][0] if name in self.given else self.default_ms
 
     def finish(self, tables: Iterable[str], context: Context) -> None:
-        """Reports hints that nobody has asked for; ``tables`` are those of FROM."""
+        """Report the hints that no state needs (SS288) or that name no table of FROM (SS287)."""
         names = list(tables)
         for name, (_, pair) in self.given.items():
             if name in self.used:
@@ -153,7 +152,7 @@ class StateTtls:
 
 
 def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
-    """Those of a SELECT; of several for one table the last one counts."""
+    """The STATE_TTL hints of a SELECT; the last of several for one table counts."""
     ttls = StateTtls(context.settings.state_ttl_ms)
     hint = select.args.get("hint")
     for call in hint.expressions if isinstance(hint, exp.Hint) else ():
@@ -164,16 +163,17 @@ def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
 
 
 def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
-    """How long rows of what FROM makes of these tables are kept. Hints name single tables, not what joins make."""
+    """The time to live of rows made of these tables. A hint names one table, so joined rows have the default."""
     return context.ttl_of(tables[0]) if len(tables) == 1 else context.settings.state_ttl_ms
 
 
 def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
-    """A lookup that remembers rows of these tables does so for as long as they say."""
+    """The lookup; one that keeps rows of these tables as state does so for their time to live."""
     return replace(node, ttl_ms=ttl_ms_of(tables, context)) if node.remembers_answers else node
 
 
 def is_state_ttl(call: exp.Expr) -> bool:
+    """Whether a hint is STATE_TTL."""
     return isinstance(call, exp.Anonymous) and call.name.upper() == STATE_TTL
 
 
@@ -200,7 +200,7 @@ _NO_TABLE = "Write the alias that the table has in FROM."
 
 @dataclass
 class LookupHints:
-    """The hints of one SELECT by their table; ``used`` are those that found it."""
+    """The LOOKUP hints of one SELECT by lower-case table; ``used`` are those whose table is looked up."""
 
     hints: dict[str, exp.Expr] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -223,19 +223,20 @@ class LookupHints:
 
 
 def misplaced_lookup(clause: LookupAsync, what: str) -> BindError:
-    """SS253 where LOOKUP ASYNC stands behind what is not looked up, but needs ``what``."""
+    """SS253 for LOOKUP ASYNC behind a source that is not looked up; ``what`` it needs."""
     hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
     return bind_error("SS253", f"LOOKUP ASYNC needs {what}", clause.span, hint)
 
 
 def refuse_lookup_clause(source: exp.Expr, context: Context, what: str) -> None:
+    """Report SS253 if the source has LOOKUP ASYNC."""
     clause = table_clauses_of(source).lookup
     if clause is not None:
         context.report(misplaced_lookup(clause, what))
 
 
 def tables_of(select: exp.Select) -> list[str]:
-    """The names that the tables of FROM have, joined ones too."""
+    """The names of all tables in FROM, joined ones included."""
     source = select.args.get("from_")
     first = [source.this] if source is not None else []
     joins = [join for owner in (*first, select) for join in owner.args.get("joins") or ()]
@@ -243,8 +244,7 @@ def tables_of(select: exp.Select) -> list[str]:
 
 
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
-    """The LOOKUP hints of a SELECT; STATE_TTL and those on joins and partitions have other
-    readers, and others are refused."""
+    """The LOOKUP hints of a SELECT. Refuses hints of unknown names, and checks the tables of hints on joins."""
     hints = LookupHints()
     hint = select.args.get("hint")
     if hint is not None and not isinstance(hint, exp.Hint):
@@ -278,7 +278,7 @@ _RETRY_OPTIONS = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attem
 
 
 def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
-    """``'key' = 'value'`` of the hint by key. SS256 for anything else."""
+    """The options ``'key' = 'value'`` of a LOOKUP hint by key. SS256 for anything else."""
     pairs: dict[str, exp.EQ] = {}
     for pair in hint.expressions:
         if isinstance(pair, exp.EQ) and all(e.is_string for e in (pair.left, pair.right)):
@@ -290,7 +290,7 @@ def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
 
 @dataclass
 class HintOptions:
-    """The ``pairs`` of a hint, which are read key by key."""
+    """The options of a LOOKUP hint while they are read; ``known`` are the keys that have been asked for."""
 
     pairs: dict[str, exp.EQ]
     at: exp.Expr
@@ -309,12 +309,14 @@ class HintOptions:
         return default if value is None else value
 
     def wrong(self, message: str, key: str | None = None, hint: str | None = None) -> None:
+        """Report SS256 at the option ``key``, or at the hint."""
         at = self.pairs.get(key or "", self.at)
         self.context.wrong("SS256", message, span_of(at) or span_of(self.at), hint)
 
 
 def hinted_options(options: HintOptions) -> LookupOptions:
-    """The hint over the session's defaults: as in Flink asynchronous, unless it says otherwise."""
+    """The options of a hint over the session's defaults. As in Flink, the lookup is asynchronous unless the hint says
+    no."""
     default = options.context.settings.lookup
     asynchronous = _word(options, "async", _BOOLEAN, True)
     order = _word(options, "output-mode", _ORDERS, default.order)

@@ -28,10 +28,21 @@ from sqlstream.types import DataType
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
+def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
+    """The table of that name, into which INSERT or a side output writes. BindError SS202."""
+    match catalog.relation(name):
+        case Table() as table:
+            return table
+        case View():
+            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', at)
+    hint = did_you_mean(name, catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table "{name}" does not exist', at, hint)
+
+
 def insert_into(
     table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
-    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS216."""
+    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS205, SS206, SS216."""
     targets = _targets(table, names, statement)
     _check_arity(table, targets, relation, statement)
     sources = {c.name: f for c, f in zip(targets, relation.fields, strict=True)}
@@ -43,7 +54,8 @@ def insert_into(
     node: Node = Project(relation.node, items)
     required = [c.name for c in table.physical_columns if not c.nullable or c.name in table.primary_key]
     if settings.drops_nulls and required:
-        node = Filter(node, conjunction([_is_not_null(name) for name in required]))
+        present = [exp.Not(this=exp.Is(this=field_of(name), expression=exp.Null())) for name in required]
+        node = Filter(node, conjunction([*present]))
     return Insert(node, table)
 
 
@@ -88,7 +100,8 @@ def _missing(column: Column, sources: dict[str, Field], statement: InsertStateme
 
 
 def storable(value: DataType, column: DataType) -> bool:
-    """Spark's ANSI store assignment: numbers to numbers (checked when run), times to times, anything to STRING."""
+    """Whether a column can store values of a type, by Spark's ANSI store assignment: numbers in numbers, times in
+    times, anything in STRING. Spark checks the range of numbers when it runs."""
     if value == column or value.is_unknown or value.name == "VOID" or column.name == "STRING":
         return True
     if value.is_numeric and column.is_numeric:
@@ -98,12 +111,8 @@ def storable(value: DataType, column: DataType) -> bool:
     return value.name == column.name and value.name in ("ARRAY", "MAP", "STRUCT", "INTERVAL")
 
 
-def _is_not_null(name: str) -> exp.Expression:
-    return exp.Not(this=exp.Is(this=field_of(name), expression=exp.Null()))
-
-
 def _with_length(value: exp.Expression, column: Column, lengths: str) -> exp.Expression:
-    """The value as long as the type of its column says: cut and filled, or an error where it is longer."""
+    """The value with the length of its column's type: cut and padded, or an error (SS403) where it is longer."""
     if column.declared is None or lengths == "IGNORE":
         return value
     kind = exp.DataType.build(column.declared, dialect="sqlstream")
@@ -134,13 +143,14 @@ PARTITIONS_OPTION = "partition-by"
 
 
 def partitions_of(table: Table) -> list[str]:
-    """The columns that are partitions of the table."""
+    """The partition columns of the table."""
     names = (table.option(PARTITIONS_OPTION) or "").split(",")
     return [name.strip() for name in names if name.strip()]
 
 
 def without_partition(statement: InsertStatement, catalog: Catalog) -> InsertStatement:
-    """The same INSERT with a list of columns instead. BindError SS295 for what is no partition of its table."""
+    """The INSERT with the partition's values as columns of its query. BindError SS295 for a column that is no
+    partition."""
     table = catalog.relation(str(statement.target))
     if not statement.partition or not isinstance(table, Table):
         return replace(statement, partition=()) if statement.partition else statement
@@ -185,7 +195,8 @@ def _aliased_value(value: PartitionValue) -> exp.Alias:
 
 @dataclass(frozen=True)
 class SideRowFields:
-    """``late`` rows with the ``fields`` by lower-case name, which ``origin`` explains."""
+    """The rows of a side output: an adjective for messages ("late"), where its columns come from, the fields by
+    name."""
 
     adjective: str
     origin: str
@@ -193,19 +204,12 @@ class SideRowFields:
 
 
 def side_table(table: exp.Table, context: Context) -> Table:
-    """The table that TO names. BindError SS202."""
-    name = ".".join(p.name for p in table.parts)
-    match context.catalog.relation(name):
-        case Table() as found:
-            return found
-        case View():
-            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', table)
-    hint = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
-    raise bind_error("SS202", f'table "{name}" does not exist', table, hint)
+    """The table that the clause TO names. BindError SS202."""
+    return table_to_write(".".join(p.name for p in table.parts), table, context.catalog)
 
 
 def side_values(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:
-    """The values of the physical columns of ``table``, in order and cast. SS206, SS216."""
+    """The values for the physical columns of ``table``, in their order and cast to their types. SS206, SS216."""
     return tuple(_side_value(c, table, rows, span, context) for c in table.physical_columns)
 
 

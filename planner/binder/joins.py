@@ -24,8 +24,8 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, has_subquery, is_repeatable
-from sqlstream.planner.fields import Item, UniqueNames, field_of
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.node import Node
@@ -56,10 +56,10 @@ _KINDS = {
 def stream_join(
     join: exp.Join, left: Scope, right: Scope, where: Sequence[exp.Expr], context: Context
 ) -> tuple[Scope, list[exp.Expr]]:
-    """The scope of both sides, and those conditions of WHERE, of ``where``, that all its rows fulfil.
+    """The scope of both sides, and those conditions of ``where`` that all rows of the join fulfil.
 
-    The conditions of WHERE say of inner joins what ON could. BindError SS239 for a condition that is missing, SS291 to
-    SS293 for one that kernels cannot decide.
+    An inner join uses conditions of WHERE like those of ON. BindError SS239 for a missing condition, SS291 to SS293
+    for one that kernels cannot evaluate.
     """
     kind = _join_kind(join)
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using"), context)
@@ -94,8 +94,8 @@ def join_sides(
     context: Context,
     implied: Iterable[exp.Expression] = (),
 ) -> Node:
-    """The join of two sides, whose fields have different names, on bound conditions; below what else an inner join asks
-    for. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
+    """The join of two sides, whose fields have different names, on bound conditions; an inner join filters by what
+    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
     conditions_by_use = _Conditions()
     _divide(conditions, conditions_by_use, left.node, right.node, kind)
     _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)
@@ -117,7 +117,7 @@ def _join_kind(join: exp.Join) -> JoinKind:
 
 
 def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
-    """NATURAL JOIN as one with USING of the columns that both sides have; without any it pairs all rows."""
+    """NATURAL JOIN as USING of the columns that both sides have; without common columns it pairs all rows."""
     theirs = {column.name.casefold() for column in right.stars(None)}
     names = [column.name for column in left.stars(None) if column.name.casefold() in theirs]
     rewritten = join.copy()
@@ -128,8 +128,10 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
 
 
 class WhereConditions:
-    """Conditions of WHERE by the first names in them, of which each join sees those that may be about its right side:
-    others are of its left side alone, which says nothing of the join, or of sides that come later."""
+    """The conditions of WHERE, of which each join gets those that may be about its right side.
+
+    The others read its left side alone, or tables that are joined later.
+    """
 
     def __init__(self, where: Sequence[exp.Expr]) -> None:
         self._where = where
@@ -144,7 +146,7 @@ class WhereConditions:
         return by_name
 
     def of(self, right: Scope) -> list[exp.Expr]:
-        """Those that name the right side or a column of it, in order."""
+        """The conditions that name the right side or one of its columns, in order."""
         names = {visible.name.casefold() for visible in right.columns}
         names |= {(table or "").casefold().split(".")[0] for table in right.tables}
         indices = {i for name in names for i in self._by_name.get(name, ())}
@@ -154,7 +156,7 @@ class WhereConditions:
 def _implied_conditions(
     where: Sequence[exp.Expr], pairs: Scope, context: Context
 ) -> list[tuple[exp.Expr, exp.Expression]]:
-    """What WHERE says of these two sides alone, as it is written and bound."""
+    """The conditions of WHERE that read these two sides alone, as written and as bound."""
     implied = []
     for condition in where:
         if _reads_only(condition, pairs):
@@ -182,18 +184,19 @@ def _reads_only(condition: exp.Expr, scope: Scope) -> bool:
 
 @dataclass
 class _Bounds:
-    """Of left time - right time, in microseconds; with the conditions that say so."""
+    """Bounds of left time - right time in microseconds, and the conditions that they come from."""
 
     lower: int | None = None
     upper: int | None = None
-    told_by: list[exp.Expression] = field(default_factory=list)
+    conditions: list[exp.Expression] = field(default_factory=list)
 
     @property
     def hold_equal(self) -> bool:
-        """Are equal times within the bounds?"""
+        """Whether equal times are within the bounds."""
         return (self.lower is None or self.lower <= 0) and (self.upper is None or self.upper >= 0)
 
     def add(self, operator: type[exp.Expr], distance: int) -> None:
+        """Narrow the bounds by ``left - right <operator> distance``."""
         if operator in (exp.GT, exp.GTE, exp.EQ):
             lower = distance + (operator is exp.GT)
             self.lower = lower if self.lower is None else max(self.lower, lower)
@@ -204,7 +207,8 @@ class _Bounds:
 
 @dataclass
 class _Conditions:
-    """``bounds`` by the fields of the times of both sides; ``of_side``: conditions that read one side alone."""
+    """Conditions by what the join does with them. ``bounds`` are keyed by the time fields of both sides; ``of_side``
+    are the conditions that read one side alone."""
 
     equal: list[Equality] = field(default_factory=list)
     bounds: dict[tuple[str, str], _Bounds] = field(default_factory=dict)
@@ -221,7 +225,8 @@ def _divide(
     *,
     implied: bool = False,
 ) -> None:
-    """Adds what the conditions say; of those that are ``implied``, and checked above again, only what joins go by."""
+    """Sorts conditions into ``by_use``; of ``implied`` ones, which are checked above again, only equalities and
+    bounds."""
     sides = Sides(left, right)
     for condition in (conjunct for whole in conditions for conjunct in comparisons_of(whole)):
         bound = sides.time_bound(condition)
@@ -231,17 +236,18 @@ def _divide(
             times, operator, distance = bound
             bounds = by_use.bounds.setdefault(times, _Bounds())
             bounds.add(operator, distance)
-            bounds.told_by += [] if implied else [condition]
+            bounds.conditions += [] if implied else [condition]
         elif equality is not None:
             by_use.equal.append(equality)
-        elif not implied and side is not None and _filters_below(side, kind):
+        elif not implied and side is not None and not kind.padded[side]:
+            # A row that fails the condition has no partner; where the side is padded it must still come out.
             by_use.of_side[side].append(condition)
         elif not implied:
             by_use.rest.append(condition)
 
 
 def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node) -> bool:
-    """Do the rows of the join fulfil all parts of the condition?"""
+    """Whether the join itself guarantees all parts of the condition."""
     sides = Sides(left, right)
     join = node.input if isinstance(node, Filter) else node
     times = (join.left_time, join.right_time) if isinstance(join, IntervalJoin) else None
@@ -254,22 +260,17 @@ def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node
     return True
 
 
-def _filters_below(side: int, kind: JoinKind) -> bool:
-    """Is a row of the side that fails the condition as good as none? Not where it comes out without a partner."""
-    return not kind.padded[side]
-
-
 # --- the operator ---------------------------------------------------------------------------------------------
 
 
 def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
-    """The join, over what each side must hold, below what else an inner join asks for."""
+    """The join, over filters of single sides, below a filter with the rest of an inner join's condition."""
     left, right = (
         Filter(side, conjunction(own)) if own else side for side, own in zip((left, right), by_use.of_side, strict=True)
     )
     equal = tuple(by_use.equal)
     within = next(((t, b) for t, b in by_use.bounds.items() if b.lower is not None and b.upper is not None), None)
-    loose = [c for times, b in by_use.bounds.items() if within is None or times != within[0] for c in b.told_by]
+    loose = [c for times, b in by_use.bounds.items() if within is None or times != within[0] for c in b.conditions]
     rest = [*loose, *by_use.rest]
     above = rest if kind is JoinKind.INNER else []
     condition = decided_on_pairs(rest, left, right) if kind is not JoinKind.INNER else None
@@ -293,8 +294,8 @@ def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl
 def window_join(
     left: Node, right: Node, kind: JoinKind, equal: tuple[Equality, ...], condition: exp.Expression | None
 ) -> WindowJoin | None:
-    """The join of rows whose windows are equal, by both bounds or, where one tells the other, by one of them; None
-    where it is another join, or rows of a window may still come after its end."""
+    """The join of rows with equal windows: both bounds are equal, or one of them where it determines the other. None
+    for any other join, and where rows of a window may arrive after its end."""
     windows = _joinable_window(left), _joinable_window(right)
     if windows[0] is None or windows[1] is None:
         return None
@@ -312,8 +313,8 @@ def window_join(
 
 
 def with_one_window(scope: Scope) -> Scope:
-    """The scope of an inner window join, in which the bounds of both windows are the same fields: grouping by those of
-    the right side is grouping by the windows, too."""
+    """The scope of an inner window join, in which the bounds of both windows are the same fields, so that grouping by
+    those of the right side is grouping by the window, too."""
     node = scope.node.input if isinstance(scope.node, Filter) else scope.node
     if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
         return scope
@@ -329,7 +330,7 @@ def _is_field(value: exp.Expression) -> bool:
 
 
 def _joinable_window(side: Node) -> WindowInfo | None:
-    """The window whose rows are all there when the watermark closes it."""
+    """The window of a side, if it is complete when the watermark passes its end."""
     window = side.window_info
     if window is None or window.domain is not TimeDomain.EVENT or side.changelog_mode != APPEND_ONLY:
         return None
@@ -343,8 +344,8 @@ def _joinable_window(side: Node) -> WindowInfo | None:
 
 
 def with_distinct_fields(right: Scope, left: Scope) -> Scope:
-    """The right side without names of fields that the left side has."""
-    names = UniqueNames(f.name for f in left.node.schema)
+    """The right side with fields renamed that the left side has too."""
+    names = Names(f.name for f in left.node.schema)
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
         return right
@@ -353,19 +354,25 @@ def with_distinct_fields(right: Scope, left: Scope) -> Scope:
 
 
 def scope_of_both(left: Scope, right: Scope) -> Scope:
-    """What conditions of a join see: the columns of both sides, whose fields have different names."""
+    """The scope of a join's conditions: the columns of both sides, whose fields have different names."""
     return Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
 
 
 # --- conditions on both sides ---------------------------------------------------------------------------------
 
 
+def is_always_true(condition: exp.Expr | None) -> bool:
+    """Whether a join has no condition, or ON TRUE."""
+    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+
+
 def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
+    """The condition without parentheses, BETWEEN as two comparisons."""
     plain = condition.unnest()
     if isinstance(plain, exp.Between):
         low, high = plain.args["low"], plain.args["high"]
         return [exp.GTE(this=plain.this, expression=low), exp.LTE(this=plain.this.copy(), expression=high)]
-    return [as_expression(plain)]
+    return [node_of(plain)]
 
 
 MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -378,21 +385,22 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 class Sides:
-    """What expressions over both sides read."""
+    """Finds which side expressions read, and the equalities and time bounds among conditions."""
 
     def __init__(self, left: Node, right: Node) -> None:
         self._fields = [{f.name: f for f in side.schema} for side in (left, right)]
         self._types = Types((*left.schema, *right.schema))
 
     def side_of(self, expression: exp.Expr) -> int | None:
+        """The one side that an expression reads: 0 for left, 1 for right; None for both or neither."""
         read = columns_of(expression)
         return next((side for side in (0, 1) if read and read <= self._fields[side].keys()), None)
 
     def equality(self, condition: exp.Expression) -> Equality | None:
-        """``l.a = r.b``, of one type or of types that have a common one."""
+        """The equality ``l.a = r.b``, cast to the common type; None for other conditions, or without a common type."""
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ) or not is_repeatable(condition):
             return None
-        left_value, right_value = as_expression(condition.left.unnest()), as_expression(condition.right.unnest())
+        left_value, right_value = node_of(condition.left.unnest()), node_of(condition.right.unnest())
         sides = self.side_of(left_value), self.side_of(right_value)
         if sides == (1, 0):
             left_value, right_value = right_value, left_value
@@ -408,7 +416,8 @@ class Sides:
         return Equality(left_value, right_value, isinstance(condition, exp.NullSafeEQ))
 
     def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
-        """The times, and left - right compared with a distance, of ``l.ts >= r.ts - INTERVAL '1' HOUR``."""
+        """For ``l.ts >= r.ts - INTERVAL '1' HOUR``: both time fields, the operator, and the microseconds that left -
+        right is compared with; None for other conditions."""
         operator: type[exp.Expr] = type(condition)
         if operator not in MIRRORED:
             return None
@@ -424,7 +433,7 @@ class Sides:
 
 
 def _moved_time(value: exp.Expr) -> tuple[str, int] | None:
-    """The field and the microseconds added to it."""
+    """A field and the microseconds added to it; None for other expressions."""
     match value:
         case exp.Column():
             return value.name, 0
@@ -449,17 +458,13 @@ def _microseconds(interval: exp.Expr) -> int | None:
 
 
 def decided_on_pairs(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
-    """BindError SS291 to SS293 for what kernels cannot decide on pairs of rows."""
-    asked = [condition for condition in rest if not _is_true(condition)]
-    if not asked:
+    """The conjunction that kernels evaluate on pairs of rows, None if it is always true. BindError SS291 to SS293."""
+    effective = [condition for condition in rest if not is_always_true(condition)]
+    if not effective:
         return None
-    condition = conjunction(asked)
+    condition = conjunction(effective)
     pair_condition(condition, left.schema, right.schema)
     return condition
-
-
-def _is_true(condition: exp.Expression) -> bool:
-    return isinstance(condition, exp.Boolean) and bool(condition.this)
 
 
 # --- USING ----------------------------------------------------------------------------------------------------
@@ -470,7 +475,7 @@ VisibleColumns = tuple[Visible, ...]
 def joined_using(
     names: list[exp.Expr], left: VisibleColumns, right: VisibleColumns
 ) -> tuple[list[exp.Expression], VisibleColumns]:
-    """The equalities of USING, and the columns of both sides, of which theirs come first and are not ambiguous."""
+    """The equalities of USING, and the columns of both sides: those of USING first, each once."""
     conditions: list[exp.Expression] = []
     merged: list[Visible] = []
     for name in names:
@@ -494,7 +499,7 @@ def _using_column(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Vi
 
 
 def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
-    """With the columns of USING as they are known: those of the side that is always there, or of either."""
+    """The scope in which a column of USING is that of the side that always has a row, or of either in a FULL JOIN."""
     names = [name.name for name in join.args.get("using") or ()]
     if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
         return scope
@@ -503,7 +508,7 @@ def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, 
     )
     shown: list[Visible] = []
     items: list[Item] = []
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     types = Types(scope.node.schema)
     for name in names:
         value = field_of(theirs[name].field)
@@ -526,7 +531,10 @@ _EXPLICIT_JOIN = ("side", "method", "on", "using")
 
 
 def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The steps of FROM, where all are tables between commas; others stay as they are written."""
+    """The joins of FROM, reordered if all are commas: each table is joined by an equality of WHERE where there is one.
+
+    Without an equality, all rows of the join meet in one task. Other joins keep their written order.
+    """
     if not steps or not all(map(_is_comma_join, steps)):
         return list(steps)
     places: dict[str, list[int]] = {}
@@ -550,7 +558,7 @@ def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence
 
 
 def in_order_of_text(scope: Scope, first: exp.Expr, steps: Sequence[exp.Expr]) -> Scope:
-    """The scope whose columns are in the order in which FROM names their tables."""
+    """The scope with its columns in the order in which FROM names their tables."""
     places = {name: i for i, name in enumerate([_source_name(first), *(_source_name(step.this) for step in steps)])}
     if not all(column.table is not None and column.table.casefold() in places for column in scope.columns):
         return scope
@@ -569,7 +577,7 @@ def _is_comma_join(step: exp.Expr) -> bool:
 
 
 def _equated_tables(condition: exp.Expr) -> tuple[str, str] | None:
-    """The tables of both sides of an equality, each of one."""
+    """The two tables that an equality compares; None for other conditions."""
     plain = condition.unnest()
     if not isinstance(plain, exp.EQ) or has_subquery(plain):
         return None

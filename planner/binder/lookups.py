@@ -1,4 +1,4 @@
-"""Lookup joins: for each row, a table outside of the stream or a coroutine is asked for the rows of a key."""
+"""Lookup joins: each row is joined with the rows that an external table or a coroutine returns for its key."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sqlstream.planner.binder.hints import (
 )
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
 from sqlstream.planner.binder.joins import joined_using
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.durations import readable
-from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, is_repeatable
-from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, is_repeatable, node_of
+from sqlstream.planner.fields import Field, Item, Names, field_of
 from sqlstream.planner.intervals import interval_ms, text_ms
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
@@ -45,12 +45,12 @@ TIME_TRAVEL = ("version", "when", "system_time")
 
 
 def is_time_travel(right: exp.Expr) -> bool:
-    """True for a table with FOR SYSTEM_TIME, TIMESTAMP or VERSION behind its name."""
+    """Whether a table has FOR SYSTEM_TIME, TIMESTAMP or VERSION after its name."""
     return any(right.args.get(key) for key in TIME_TRAVEL)
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope with the columns of the looked-up table. BindError SS250 to SS259."""
+    """The scope of a join with a table that is looked up, by a request per key. BindError SS250 to SS259."""
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
@@ -60,12 +60,14 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
     node = with_time_to_live(check_changes(node, context, right), scope.tables, context)
-    joined = scope.with_columns(node, _visible(items, right, table))
+    shown = names_under(right.args.get("alias"), right.alias_or_name, [c.name for c in table.columns])
+    visible = tuple(Visible(n, i.name, right.alias_or_name) for n, i in zip(shown, items, strict=True))
+    joined = scope.with_columns(node, visible)
     return _with_condition(join, joined, node, context)
 
 
 def _is_outer(join: exp.Join) -> bool:
-    """LEFT or not; SS250 for other joins."""
+    """Whether the join is LEFT. SS250 for other kinds, SS252 without a condition."""
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     if method or side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
         words = " ".join(w for w in (method, side, kind) if w)
@@ -83,7 +85,7 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 
 
 def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
-    """The time attribute of the left side that AS OF names. BindError SS251."""
+    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251."""
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
     if version is None or not named or version.text("kind").upper() != "AS OF":
@@ -99,7 +101,7 @@ def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
 
 
 def is_looked_up(right: exp.Expr, context: Context) -> bool:
-    """False for streams, of which operators keep the present state, for views and queries of WITH."""
+    """Whether a join with the table is a lookup; not with streams, views and queries of WITH, whose rows are state."""
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
         return True
     name = ".".join(p.name for p in right.parts)
@@ -135,8 +137,8 @@ def _looked_up_table(right: exp.Expr, context: Context) -> Table:
 
 
 def _outputs(table: Table, right: exp.Expr, scope: Scope) -> tuple[Item, ...]:
-    """All columns in declared order; computed ones are expressions over the physical ones."""
-    names = UniqueNames(f.name for f in scope.node.schema)
+    """All columns of the table in declared order; computed ones are expressions over the physical ones. SS254."""
+    names = Names(f.name for f in scope.node.schema)
     for column in table.columns:
         reason = _not_answered(column)
         if reason is not None:
@@ -157,21 +159,11 @@ def _not_answered(column: Column) -> str | None:
     return None
 
 
-def _visible(items: tuple[Item, ...], right: exp.Expr, table: Table) -> tuple[Visible, ...]:
-    alias = right.args.get("alias")
-    wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if wanted and len(wanted) != len(items):
-        message = f'"{right.alias_or_name}" has {counted(len(items), "column")}, not {len(wanted)}'
-        raise bind_error("SS216", message, alias)
-    shown = wanted or [c.name for c in table.columns]
-    return tuple(Visible(n, i.name, right.alias_or_name) for n, i in zip(shown, items, strict=True))
-
-
 # --- the condition --------------------------------------------------------------------------------------------
 
 
 def _with_condition(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
-    """The lookup with its keys and the rest of its condition."""
+    """The lookup with its keys and the rest of its condition. SS252 without a key."""
     using = join.args.get("using")
     if using:
         count = len(scope.columns) - len(node.outputs)
@@ -188,7 +180,7 @@ def _with_condition(join: exp.Join, scope: Scope, node: Lookup, context: Context
 
 
 def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> Scope:
-    """What reads the left side alone is asked before the lookup, what calls Python functions behind it."""
+    """Conditions on the left side filter before the lookup, those that call Python functions after it."""
     below, keys = node.input, by_use.keys
     if by_use.left and node.outer:
         first = keys[0]
@@ -203,7 +195,8 @@ def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> S
 
 @dataclass
 class LookupConditions:
-    """``keys`` in the order of ON; ``left`` reads the left side alone, ``above`` calls functions of Python."""
+    """The conditions of ON: ``keys`` in their order; ``left`` reads the left side alone; ``above`` calls Python
+    functions; ``rest`` is evaluated on the answers."""
 
     keys: tuple[Item, ...] = ()
     left: list[exp.Expression] = field(default_factory=list)
@@ -212,7 +205,7 @@ class LookupConditions:
 
 
 def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
-    """The conjuncts of ON over the fields of ``node``, each where it belongs. SS206, SS258."""
+    """Sorts the conjuncts of ON, which are over the fields of ``node``. SS206, SS258."""
     parts = LookupConditions()
     columns = _key_columns(node)
     outputs = {o.name for o in node.outputs}
@@ -233,7 +226,7 @@ def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context
 
 
 def _keep_rest(condition: exp.Expression, parts: LookupConditions, node: Lookup, context: Context) -> None:
-    """Functions of Python cannot look at the rows of an answer, only at rows of the result."""
+    """Keeps a condition for the answers, or for the rows of the result if it calls a Python function. SS258."""
     if is_repeatable(condition):
         parts.rest.append(condition)
     elif not node.outer:
@@ -245,7 +238,7 @@ def _keep_rest(condition: exp.Expression, parts: LookupConditions, node: Lookup,
 
 
 def _key_columns(node: Lookup) -> dict[str, Field]:
-    """The physical columns that may be keys, by the name of their output."""
+    """The physical columns that may be keys, by output name."""
     read = {f.name: f for f in node.read if f.type.name not in _NO_KEYS}
     columns = ((o.name, read.get(o.expression.name)) for o in node.outputs if isinstance(o.expression, exp.Column))
     return {name: column for name, column in columns if column is not None}
@@ -254,14 +247,14 @@ def _key_columns(node: Lookup) -> dict[str, Field]:
 def _column_and_value(
     condition: exp.Expression, columns: dict[str, Field], outputs: set[str]
 ) -> tuple[Field, exp.Expression] | None:
-    """Column and value of ``column = value`` or the other way round; the value reads the left side or nothing."""
+    """The column and the value of ``column = value`` or ``value = column``, where the value does not read the table."""
     equality = condition.unnest()
     if not isinstance(equality, exp.EQ):
         return None
     left, right = equality.left.unnest(), equality.right.unnest()
     for column, value in ((left, right), (right, left)):
         if isinstance(column, exp.Column) and column.name in columns and not columns_of(value) & outputs:
-            return columns[column.name], as_expression(value)
+            return columns[column.name], node_of(value)
     return None
 
 
@@ -273,7 +266,7 @@ _NO_KEYS = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL", "BINARY"}
 
 
 def _key(column: Field, value: exp.Expression, types: Types, at: exp.Expression, context: Context) -> tuple[Item, bool]:
-    """The key and whether its conversion to the column's type decides the equality; SS206 where none could."""
+    """The key, and whether the lookup by it decides the equality. SS206 where the types cannot be compared."""
     kind = types.of(value)
     if kind == column.type:
         return Item(column.name, value, column.type, types.nullable(value)), True
@@ -282,14 +275,15 @@ def _key(column: Field, value: exp.Expression, types: Types, at: exp.Expression,
         hint = f"Convert the value: CAST(… AS {column.type})."
         context.wrong("SS206", message, at, hint)
     narrows = kind.is_numeric and column.type.is_numeric and not _widens(kind, column.type)
-    # What does not fit into the column's type is equal to none of its values.
+    # A value that does not fit into the column's type equals none of its values.
     converted = exp.TryCast(this=value, to=column.type.to_sqlglot(), safe=True) if narrows else cast(value, column.type)
     nullable = narrows or types.nullable(value)
     return Item(column.name, converted, column.type, nullable), _decides(kind, column.type)
 
 
 def _comparable(value: DataType, column: DataType) -> bool:
-    """UNSAFE to compare other types with strings, as Spark makes numbers of the strings: '01' = 1."""
+    """Whether values of a type can be keys of a column. Spark casts strings to numbers to compare them, so that
+    '01' = 1: a number is no key of a STRING column."""
     if value.is_unknown or value.name == "VOID":
         return True
     if value.name == "STRING":
@@ -305,7 +299,7 @@ def _widens(value: DataType, column: DataType) -> bool:
 
 
 def _decides(value: DataType, column: DataType) -> bool:
-    """False where the conversion rounds: 1.5 finds the rows of 1 or 2, which are not equal to it."""
+    """False where the cast rounds: 1.5 would find the rows of 1 or 2."""
     if value.is_numeric and column.is_numeric:
         return _widens(value, column) or (value.name in _INTEGERS and column.name in (*_INTEGERS, "DECIMAL"))
     return not (value.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and column.name == "DATE")
@@ -315,7 +309,7 @@ def _decides(value: DataType, column: DataType) -> bool:
 
 
 def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
-    """The coroutine that ``call`` names; None for any other."""
+    """The coroutine that ``call`` calls; None for any other function."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     return function if function is not None and function.kind is FunctionKind.ASYNC else None
 
@@ -323,7 +317,7 @@ def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
 def lookup_call(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
 ) -> Scope:
-    """The scope with the answers of the coroutine, which is asynchronous also without LOOKUP ASYNC."""
+    """The scope with the rows that the coroutine answers. It is asynchronous also without LOOKUP ASYNC."""
     function = lookup_function_of(call, context)
     assert function is not None, "the caller has looked"
     check_arity(call, function, context)
@@ -334,7 +328,7 @@ def lookup_call(
     keys = _argument_keys(call, function, scope, context)
     context.stop_if_wrong()
     read = tuple(Field(name, kind) for name, kind in _answer_columns(function))
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     shown = _answer_names(source, call, function)
     items = tuple(
         Item(unique.unique(name.lstrip("_") or "col"), field_of(f.name), f.type)
@@ -348,9 +342,9 @@ def lookup_call(
 
 
 def _argument_keys(call: exp.Expr, function: Function, scope: Scope, context: Context) -> tuple[Item, ...]:
-    """Named by the parameters and cast to their types where those are declared."""
+    """The arguments, named by the parameters and cast to their declared types."""
     types = types_of(scope, context)
-    names = UniqueNames()
+    names = Names()
     keys: list[Item] = []
     for index, argument in enumerate(call.expressions):
         name, kind = function.parameters[index] if index < len(function.parameters) else (f"argument_{index}", None)
@@ -367,7 +361,7 @@ def _argument_key(name: str, bound: exp.Expression, declared: DataType | None, t
 
 
 def _answer_columns(function: Function) -> list[tuple[str, DataType]]:
-    """The columns of the function's row; one of the function's name for a bare value."""
+    """The columns of the function's row; a bare value is one column with the function's name."""
     members = function.returns.args if function.returns.name == "STRUCT" else ()
     columns = [m for m in members if isinstance(m, tuple)]
     return columns or [(function.name, function.returns)]
@@ -388,7 +382,7 @@ def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[
 
 @dataclass(frozen=True)
 class Chosen:
-    """How a lookup asks, and where the rows go that fail."""
+    """The options of a lookup, and the side output for rows whose lookup fails."""
 
     options: LookupOptions
     failed: FailedRows | None = None
@@ -413,7 +407,7 @@ def chosen_options(
 
 
 def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
-    """The clause, over the session's defaults; rows of ``scope`` are those that may fail. SS212, SS255."""
+    """The options of LOOKUP ASYNC over the session's defaults; ``scope`` has the rows that may fail. SS212, SS255."""
     default = context.settings.lookup
     timeout = _clause_ms(clause.timeout, "TIMEOUT", context, 1)
     options = replace(
@@ -429,13 +423,15 @@ def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> 
         batch=clause.batch or 1,
         batch_within_ms=_clause_ms(clause.batch_within, "WITHIN", context) or 0,
     )
-    _check_batch(clause, options, context)
+    if 0 < options.timeout_ms <= options.batch_within_ms:
+        message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
+        context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")
     failed = failed_rows(clause.error_table, clause, scope, context) if clause.error_table is not None else None
     return Chosen(options, failed)
 
 
 def _clause_ms(interval: exp.Expression | None, what: str, context: Context, least: int = 0) -> int | None:
-    """A constant interval of at least ``least`` milliseconds; SS212 where it is none, SS255 where it is less."""
+    """The milliseconds of a constant interval. SS212 where it is none, SS255 where it is less than ``least``."""
     if interval is None:
         return None
     at = span_of(interval)
@@ -463,18 +459,12 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
     )
 
 
-def _check_batch(clause: syntax.LookupAsync, options: LookupOptions, context: Context) -> None:
-    """What one option alone cannot tell."""
-    if 0 < options.timeout_ms <= options.batch_within_ms:
-        message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
-        context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")
-
-
 # --- ON ERROR TO t --------------------------------------------------------------------------------------------
 
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
-    """By name the columns of the left side and ``error``, what went wrong. SS202, SS206, SS216."""
+    """The side output for failed rows, which gets columns of the left side and ``error`` by name. SS202, SS206,
+    SS216."""
     table_of_failed = side_table(table, context)
     fields: dict[str, Field] = {}
     for visible in scope.columns:
@@ -492,16 +482,16 @@ TTL, OLDER_TTL = "lookup.partial-cache.expire-after-write", "lookup.cache.ttl"
 MISSES, OLDER_MISSES = "lookup.partial-cache.cache-missing-key", "lookup.cache.caching-missing-key"
 RETRIES = "lookup.max-retries"
 RETRY_DELAY_MS = 1000
-"""What Flink waits before it asks a database again."""
+"""Flink's delay between two attempts of a lookup in a database."""
 
 
 _OPTION_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
 _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
-"""Units of options that are none of intervals."""
+"""Units of durations in options that INTERVAL does not have."""
 
 
 def with_options_of(table: Table, chosen: Chosen) -> Chosen:
-    """The options of a lookup, with those of the table where clause and hint say nothing."""
+    """The options of a lookup, with those of the table where clause and hint leave them open."""
     options = chosen.options
     if options.cache is None:
         options = replace(options, cache=cache_of(table))
@@ -512,7 +502,7 @@ def with_options_of(table: Table, chosen: Chosen) -> Chosen:
 
 
 def cache_of(table: Table) -> Cache | None:
-    """The cache that the options of the table ask for; None where they do not."""
+    """The cache of a table with 'lookup.cache' = 'PARTIAL'; None for other tables."""
 
     def given(key: str, older: str) -> str | None:
         return table.option(key) or table.option(older)
@@ -526,6 +516,6 @@ def cache_of(table: Table) -> Cache | None:
 
 
 def _option_ms(text: str) -> int:
-    """Milliseconds of a duration; a number without a unit counts them, as in Flink."""
+    """The milliseconds of a duration; as in Flink, a number without a unit counts milliseconds."""
     number, unit = _OPTION_DURATION.findall(text.lower())[0]
     return text_ms(f"{number} {_OPTION_UNITS.get(unit, unit)}")

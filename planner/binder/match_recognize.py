@@ -1,7 +1,7 @@
 """MATCH_RECOGNIZE: from syntax to its node and the projection of its measures.
 
-Each value in a row, and each aggregate over rows, becomes an operand of the node; over these, as the fields of a row,
-conditions and measures are bound.
+Each value of a row, and each aggregate over rows, that DEFINE and MEASURES read becomes an operand of the node.
+Conditions and measures are bound over the operands, as if these were the fields of one row.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.ordering import check_order
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, scope_of, with_processing_time
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
+from sqlstream.planner.binder.ordering import check_order, sorted_by
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import with_children_changed
@@ -34,7 +34,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan, extended
 from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import Sorted
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, STRING, TIMESTAMP
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
@@ -48,11 +48,11 @@ _LOGICAL = frozenset({"LAST", "FIRST"})
 _PHYSICAL = frozenset({"PREV", "NEXT"})
 _OF_MATCH = frozenset({"MATCH_ROWTIME", "MATCH_PROCTIME", "CLASSIFIER", "MATCH_NUMBER"})
 _FURTHEST = 10_000
-"""Rows that LAST, FIRST, PREV and NEXT may be away."""
+"""The greatest number of rows that LAST, FIRST, PREV and NEXT may skip."""
 
 
 def with_matches(select: exp.Select, scope: Scope, context: Context) -> Scope:
-    """The names over the matches of the rows of FROM, where the SELECT asks for them."""
+    """The scope of the matches if the SELECT has MATCH_RECOGNIZE, else the scope of FROM."""
     carrier = select.args.get("match")
     clause = match_recognize_of(select)
     if carrier is None:
@@ -63,21 +63,14 @@ def with_matches(select: exp.Select, scope: Scope, context: Context) -> Scope:
         raise unsupported.refusal("match join", span_of(carrier))
     relation = _Matching(clause, scope, context).relation()
     context.stop_if_wrong()
-    return _aliased(relation, carrier.args.get("alias"))
-
-
-def _aliased(relation: Relation, alias: exp.Expr | None) -> Scope:
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(relation.names):
-        message = f'"{alias.name if alias else ""}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    names = tuple(column.name for column in columns) or relation.names
-    return scope_of(Relation(relation.node, names), alias.name or None if alias is not None else None)
+    alias = carrier.args.get("alias")
+    table = alias.name if alias is not None else ""
+    return scope_of(Relation(relation.node, names_under(alias, table, relation.names)), table or None)
 
 
 @dataclass(frozen=True)
 class _Operands(Node):
-    """Operands as the fields of a row."""
+    """A placeholder node whose fields are the operands."""
 
     fields: Schema
 
@@ -159,7 +152,7 @@ class _Matching:
         return self._field(key, ClauseContext("PARTITION BY"))
 
     def _field(self, expression: exp.Expr, place: ClauseContext) -> str:
-        """The field with the value of an expression, computed below where it is none yet."""
+        """The field of an expression, which is computed below if it is not a field already."""
         bound = bind(expression, self._scope, self._context, place)
         if isinstance(bound, exp.Column):
             return bound.name
@@ -170,7 +163,7 @@ class _Matching:
         return self._computed[bound].name
 
     def _order(self) -> tuple[Field, tuple[Sorted, ...]]:
-        """The time attribute, and what breaks ties."""
+        """The time attribute of ORDER BY, and the columns after it, which break ties. SS680."""
         ordered = self._clause.order_by
         hint = "Write ORDER BY with the column named by WATERMARK FOR, or pt AS PROCTIME(), first and ascending."
         if not ordered:
@@ -196,9 +189,7 @@ class _Matching:
         return self._scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
 
     def _tie(self, ordered: exp.Expr) -> Sorted:
-        descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-        name = self._field(ordered.this, ClauseContext("ORDER BY"))
-        return Sorted(name, descending, not descending if first is None else bool(first))
+        return sorted_by(ordered, self._field(ordered.this, ClauseContext("ORDER BY")))
 
     def _definitions(self, automaton: Automaton, operands: _Reading) -> Iterator[Defined]:
         seen: set[str] = set()
@@ -218,7 +209,7 @@ class _Matching:
                     yield Defined(variable, condition)
 
     def _within(self, automaton: Automaton, defined: set[str]) -> int | None:
-        """Milliseconds. BindError SS684 where matches would never be decided without it."""
+        """WITHIN in milliseconds. BindError SS684 if it is missing and matches would never be complete."""
         within = self._clause.within
         if within is not None:
             milliseconds = interval_ms(within, "the interval of WITHIN", span_of(within))
@@ -266,7 +257,8 @@ class _Matching:
         measures: Sequence[tuple[n.Measured, exp.Expression | None]],
         time: Field,
     ) -> Relation:
-        """Keys, then with all rows the order, the measures, then with all rows the other columns."""
+        """The columns of the result: the keys, the measures, and with ALL ROWS PER MATCH the order before and all other
+        columns after them."""
         fields = {field.name: field for field in node.schema}
         shown = [(fields[key], name) for key, name in keys]
         others: list[tuple[Field, str]] = []
@@ -291,7 +283,8 @@ class _Matching:
         return Relation(Project(node, whole), shown_names)
 
     def _with_proctime(self, node: Node, values: Sequence[exp.Expression | None]) -> tuple[Node, str]:
-        """With the processing time at which matches come out, where a measure asks for it; its field."""
+        """The node with the processing time at which matches are emitted, if a measure needs it, and its field.
+        SS687."""
         if _PROCTIME not in values:
             return node, ""
         tables = {scan.table.name for scan in node.walk() if isinstance(scan, Scan)}
@@ -309,7 +302,7 @@ _PROCTIME = exp.Anonymous(this="MATCH_PROCTIME")
 
 
 class _Reading:
-    """Collects what conditions and measures read. ``operands``: the operands, each once."""
+    """Binds conditions and measures, and collects what they read in ``operands``, each operand once."""
 
     def __init__(
         self, automaton: Automaton, scope: Scope, context: Context, names: UniqueNames, time: Field, all_rows: bool
@@ -325,7 +318,7 @@ class _Reading:
         self._running = True
 
     def condition(self, written: exp.Expr, variable: str) -> exp.Expression | None:
-        """The condition on rows of a variable, over operands; None where it is wrong."""
+        """The condition of a variable over the operands; None where it is wrong."""
         self._defined = variable
         parted = self._parted(written)
         if parted is None:
@@ -333,6 +326,7 @@ class _Reading:
         return bind_condition(parted, self._operands(), self._context, ClauseContext("DEFINE"))
 
     def measured(self, measure: n.Measured) -> exp.Expression | None:
+        """The measure over the operands; None where it is wrong."""
         self._defined, self._running = None, self._all_rows and measure.mode != "FINAL"
         call = _own_call(measure.expression)
         if call == "MATCH_PROCTIME":
@@ -347,7 +341,7 @@ class _Reading:
         return Scope(_Operands(fields), tuple(Visible(f.name, f.name) for f in fields))
 
     def _parted(self, written: exp.Expr, wish: str | None = None) -> exp.Expr | None:
-        """A copy that reads operands as columns; None where something is wrong."""
+        """A copy that reads operands as columns; None after a mistake, which is reported."""
         try:
             return self._replaced(written, wish)
         except SqlStreamError as error:
@@ -374,7 +368,7 @@ class _Reading:
         )
 
     def _column(self, operand: MatchOperand, wish: str | None, at: exp.Expr) -> exp.Expr:
-        """The column that stands for an operand, which may be known already."""
+        """The column for an operand, which is added unless an equal one is known."""
         alike = next((o for o in self.operands if replace(o, item=operand.item) == operand and _same(o, operand)), None)
         if alike is None:
             item = replace(operand.item, name=self._names.unique(wish or operand.item.name or "value"))
@@ -389,7 +383,7 @@ class _Reading:
     # --- values in rows -----------------------------------------------------------------------------------------
 
     def _value(self, written: exp.Expr) -> MatchOperand:
-        """An expression of the last row of a variable."""
+        """The operand for an expression over the last row of a variable."""
         variable, plain = self._of_one_variable(written)
         bound = bind(plain, self._scope, self._context, ClauseContext("MATCH_RECOGNIZE"))
         types = types_of(self._scope, self._context)
@@ -398,7 +392,8 @@ class _Reading:
         return self._at(MatchOperand(item, variable=variable, running=self._running))
 
     def _at(self, operand: MatchOperand) -> MatchOperand:
-        """The row that is about to be mapped is the last one of its variable, and of all rows."""
+        """The operand, marked if it reads the row to be mapped: that is the last row of its variable and of all
+        rows."""
         is_current = self._defined is not None and operand.variable in (None, self._defined)
         current = is_current and operand.last and operand.offset == 0
         return replace(operand, current=current, variable=None if current else operand.variable)
@@ -425,11 +420,11 @@ class _Reading:
         return replace(operand, shift=-shift if name == "PREV" else shift)
 
     def _unsettled(self, operand: MatchOperand, value: exp.Expr) -> MatchOperand:
-        """With its variable, also where that is the one of the current row."""
+        """The operand with its variable, not marked as reading the row to be mapped."""
         return replace(operand, variable=self._of_one_variable(value)[0], current=False)
 
     def _of_one_variable(self, written: exp.Expr) -> tuple[str | None, exp.Expr]:
-        """The variable whose rows an expression reads, and the expression without its name. BindError SS682."""
+        """The variable whose rows an expression reads, and the expression without the variable. BindError SS682."""
         variables: dict[str | None, None] = {}
 
         def plain(node: exp.Expr) -> exp.Expr:
@@ -467,7 +462,7 @@ class _Reading:
         return variable, plain
 
     def _is_known(self, column: exp.Column) -> bool:
-        """True where the name begins with a table or a column of FROM."""
+        """Whether the name begins with a table or a column of FROM."""
         first = column.parts[0].name
         tables = {table.casefold() for name in self._scope.tables for table in (name, name.split(".")[0])}
         return first.casefold() in tables or bool(self._scope.find(first))
@@ -501,12 +496,12 @@ class _Reading:
         return self._rowtime(node)
 
     def _time_of_row(self, node: exp.Expr) -> MatchOperand:
-        """In DEFINE, the time of the row that is about to be mapped."""
+        """In DEFINE, the time of the row to be mapped."""
         item = replace(self._rowtime(node).item, name=self._time.name, time=None)
         return self._at(MatchOperand(item, running=self._running))
 
     def _rowtime(self, node: exp.Expr) -> MatchOperand:
-        """The time of the last row of the match, a time attribute."""
+        """The time attribute of the last row of the match. SS687."""
         if self._time.time is TimeDomain.PROCESSING:
             hint = "Write MATCH_PROCTIME(), or order by the column named by WATERMARK FOR."
             raise bind_error(WRONG_TIME, "MATCH_ROWTIME() needs an order of event time", node, hint)
@@ -523,7 +518,7 @@ def _same(known: MatchOperand, operand: MatchOperand) -> bool:
 
 
 def _own_call(node: exp.Expr) -> str | None:
-    """The name of a call that only MATCH_RECOGNIZE knows."""
+    """The upper-case name of a function that only MATCH_RECOGNIZE has; None for other expressions."""
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
     return name if name in _LOGICAL | _PHYSICAL | _OF_MATCH else None
 
@@ -533,8 +528,7 @@ def _has_own_call(node: exp.Expr) -> bool:
 
 
 def _count(name: str, number: exp.Expr) -> int:
-    plain = isinstance(number, exp.Literal) and not number.is_string and number.name.isdigit()
-    if not plain or len(number.name) > 9 or int(number.name) > _FURTHEST:
+    if not is_whole_number(number) or len(number.name) > 9 or int(number.name) > _FURTHEST:
         message = f"the second argument of {name} must be a whole number up to {_FURTHEST:,}, written as such"
         raise bind_error(WRONG_CALL, message, number)
     return int(number.name)

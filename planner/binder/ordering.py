@@ -13,7 +13,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import conjunction, conjuncts
@@ -23,7 +23,7 @@ from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, number_between
+from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo
@@ -46,13 +46,18 @@ _BOUNDED_HINT = "Or write the results into a table, which is finished data, and 
 
 
 def is_ordered(query: exp.Expr) -> bool:
+    """Whether a query has ORDER BY, LIMIT or OFFSET."""
     if isinstance(query, exp.Unnest):  # in parentheses, where a query may be; its ``offset`` is WITH ORDINALITY
         return False
     return any(query.args.get(clause) is not None for clause in _CLAUSES)
 
 
 def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relation:
-    """The plan of a query with ORDER BY, LIMIT or OFFSET. SS217 for an order that only the end of the input tells."""
+    """The plan of a query with ORDER BY, LIMIT or OFFSET: a Top-N without keys, or a sort by event time.
+
+    A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is selected in
+    addition and dropped above. SS217 for an order that is known only at the end of the input.
+    """
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
     limit, offset = _row_count(query.args.get("limit"), "LIMIT", 1), _row_count(query.args.get("offset"), "OFFSET", 0)
@@ -85,14 +90,14 @@ def _limited(
         return _time_sorted(node, columns, query, context)
     check_order(columns, node, query.args.get("order") or query)
     first = (offset or 0) + 1
-    # Without an order the first rows stay the first: forgotten ones would make place for others.
+    # Without an order, the first rows that arrive are the result for good: expired ones must not be replaced.
     ttl_ms = context.settings.state_ttl_ms if columns else 0
     top = TopN(node, (), columns, ROW_NUMBER, first, first + limit - 1, ttl_ms=ttl_ms)
     return check_changes(top, context, query.args["limit"])
 
 
 def _time_sorted(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: Context) -> Node:
-    """Rows in the order of time; in processing time they are so as they come."""
+    """Rows in the order of event time. In the order of processing time they arrive."""
     if not columns:
         raise unsupported.refusal("syntax", span_of(query))
     first, *ties = columns
@@ -108,12 +113,11 @@ def _time_sorted(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, conte
 
 
 def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
-    """The number of rows of LIMIT or OFFSET. SS642."""
+    """The number in LIMIT or OFFSET. SS642."""
     if clause is None:
         return None
     value = clause.args.get("expression")
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
-    if not isinstance(value, exp.Literal) or not plain or len(value.name) > 9 or int(value.name) < least:
+    if value is None or not is_whole_number(value) or len(value.name) > 9 or int(value.name) < least:
         hint = f"Write a number of rows from {least} to {_MOST - 1:,}."
         raise bind_error(WRONG_LIMIT, f"{name} needs a whole number, written as such", clause, hint)
     return int(value.name)
@@ -123,7 +127,8 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
 
 
 def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
-    """Selects what the query does not show; the number of the hidden column by that of the column of ORDER BY."""
+    """Adds expressions of ORDER BY that are not selected to ``query``; returns the number of the added column by the
+    position in ORDER BY."""
     if not isinstance(query, exp.Select):
         return {}
     names = {e.alias_or_name.casefold() for e in query.expressions}
@@ -131,23 +136,23 @@ def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
     for i, column in enumerate(ordered):
         value = column.this
         named = isinstance(value, exp.Column) and not value.table and value.name.casefold() in names
-        if not named and not _is_ordinal(value):
+        if not named and not is_whole_number(value):
             name = value.name if isinstance(value, exp.Column) else "order_by"
             query.append("expressions", exp.alias_(value.copy(), name, quoted=True))
             hidden[i] = len(hidden)
     return hidden
 
 
-def _is_ordinal(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
+def sorted_by(ordered: exp.Expr, field: str) -> Sorted:
+    """A column of ORDER BY, whose value is ``field``. By default NULLs are first, or last in a descending order."""
+    descending, nulls_first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
+    return Sorted(field, descending, not descending if nulls_first is None else bool(nulls_first))
 
 
 def _order_column(
     ordered: exp.Expr, number: int, hidden: dict[int, int], relation: Relation, shown: int, context: Context
 ) -> Sorted:
-    descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-    name = _order_field(ordered.this, number, hidden, relation, shown, context)
-    return Sorted(name, descending, not descending if first is None else bool(first))
+    return sorted_by(ordered, _order_field(ordered.this, number, hidden, relation, shown, context))
 
 
 def _order_field(
@@ -156,7 +161,7 @@ def _order_field(
     fields = relation.fields
     if number in hidden:
         return fields[shown + hidden[number]].name
-    if _is_ordinal(value):
+    if is_whole_number(value):
         position = int(value.name) if len(value.name) < 9 else 0
         if not 1 <= position <= shown:
             message = f"the query has no column number {value.name}"
@@ -180,7 +185,12 @@ _UNORDERED = ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")
 
 @dataclass(frozen=True)
 class Ranked(Unary):
-    """Numbers of rows that nobody has bounded yet; fields as of TopN. ``at``: where they are written."""
+    """ROW_NUMBER, RANK or DENSE_RANK before the queries above are bound, which may have a condition on the number.
+
+    A filter above turns it into what its condition means: ``rn <= 3`` is a Top-N, ``rn = 1`` in the order of a time
+    attribute a deduplication. Without a condition it becomes OVER, whose numbers are updated where the order is not
+    that of time. The fields are those of TopN; ``at`` is where the call is written.
+    """
 
     keys: tuple[str, ...]
     order: tuple[Sorted, ...]
@@ -195,23 +205,23 @@ class Ranked(Unary):
 
     @property
     def domain(self) -> TimeDomain | None:
-        """Of the time attribute that leads the order."""
+        """The time domain of the order's first column, None if it is no time attribute."""
         return next(f.time for f in self.input.schema if f.name == self.order[0].name)
 
     @property
     def in_time(self) -> bool:
-        """True where rows are numbered in the order of time, as OVER does."""
+        """Whether rows are numbered in ascending order of a time attribute, as by OVER."""
         return self.domain is not None and not self.order[0].descending
 
     def over(self) -> Over:
-        """The numbers of all rows."""
+        """The operator that numbers all rows in the order of time."""
         domain = self.domain
         assert domain is not None and self.in_time
         time, *ties = self.order
         return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
 
     def updating(self) -> UpdatingOver:
-        """The numbers of all rows in an order that rows to come may stand before."""
+        """The operator that numbers all rows in any order, and updates the numbers when rows arrive before others."""
         return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
 
     @property
@@ -225,7 +235,7 @@ class Ranked(Unary):
 
 
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
-    """BindError SS641 for columns whose values have no order here."""
+    """BindError SS641 for columns of types that cannot be ordered."""
     types = {f.name: f.type for f in node.schema}
     wrong = next((types[key.name] for key in order if types[key.name].name in _UNORDERED), None)
     if wrong is not None:
@@ -237,7 +247,7 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 
 
 def resolve_ranks(node: Node, context: Context) -> Node:
-    """The plan of a whole query, without ``Ranked``. SS304 where the rows that came last are numbered first."""
+    """The plan of a whole query with OVER in place of ``Ranked``. SS304 for a descending order of processing time."""
 
     def rule(operator: Node) -> Node:
         if not isinstance(operator, Ranked):
@@ -254,8 +264,8 @@ def resolve_ranks(node: Node, context: Context) -> Node:
 
 
 def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
-    """The filter, or what its condition makes of the numbers of rows below it. BindError SS640 for bounds that no
-    number is within."""
+    """The filter; if its condition bounds a row number below, the operator that keeps those rows. BindError SS640 for
+    bounds that no number is within."""
     names = _unbounded_ranks(node.input)
     if not names or context.problems:
         return node
@@ -277,8 +287,7 @@ def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
 
 @cached_per_node
 def _unbounded_ranks(node: Node) -> frozenset[str]:
-    """The fields of ``node`` that are numbers nobody has bounded, as they are; filters and projections may stand
-    between."""
+    """The fields of ``node`` that are row numbers without a bound, through filters and projections."""
     match node:
         case Ranked():
             return frozenset({node.number})
@@ -293,7 +302,7 @@ def _unbounded_ranks(node: Node) -> frozenset[str]:
 
 
 def _with_top_rows(node: Node, first: int, last: int, context: Context) -> Node:
-    """The node with the numbers below it bounded."""
+    """The node with the row numbers below it bounded."""
     if isinstance(node, Ranked):
         return top_rows(node, first, last, context)
     assert isinstance(node, Unary)
@@ -312,7 +321,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def _rank_bounds(condition: exp.Expr, names: frozenset[str]) -> _Bounds | None:
-    """The bounds that a condition gives a number."""
+    """The bounds that a condition gives a row number; None for another condition."""
     condition = condition.unnest()
     if isinstance(condition, exp.Between):
         low, high = _constant_integer(condition.args["low"]), _constant_integer(condition.args["high"])
@@ -346,15 +355,14 @@ def _constant_integer(value: exp.Expr) -> int | None:
     if isinstance(value, exp.Neg):
         inner = _constant_integer(value.this)
         return None if inner is None else -inner
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
-    return int(value.name) if plain and len(value.name) <= _MOST_DIGITS else None
+    return int(value.name) if is_whole_number(value) and len(value.name) <= _MOST_DIGITS else None
 
 
 # --- operators of bounded numbers -----------------------------------------------------------------------------
 
 
 def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
-    """The rows with the numbers from ``first`` to ``last``, and these numbers."""
+    """The rows with the numbers from ``first`` to ``last``: a Top-N, a deduplication, or OVER in processing time."""
     node, order, at = ranked.input, ranked.order, ranked.at
     only_one = ranked.function == ROW_NUMBER and first == last == 1
     closes = _window_closing(node, ranked.keys)
@@ -369,13 +377,13 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
         first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
         return Project(deduplicated, (*(field.as_item for field in node.schema), first_number))
     if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
-        # Who came first stays first: numbers do not change.
-        return Filter(check_changes(ranked.over(), context, at), number_between(ranked.number, first, last))
+        # In the order of arrival the numbers never change.
+        return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))
     return check_changes(replace(top, ttl_ms=ranked.ttl_ms), context, at)
 
 
 def _window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
-    """When the windows of the keys have all their rows; None where the keys tell no window that closes once."""
+    """When the window among the keys is complete; None where the keys name no window that fires once."""
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None

@@ -1,14 +1,14 @@
-"""OVER: functions over frames of the rows around a row, in order of a time attribute or in any other.
+"""OVER: functions over frames of rows, in the order of a time attribute or in any other order.
 
-Calls of one partition and order become one node, others nodes above it; the select list reads their results as fields.
-Rows in order of a time attribute come out once, when the watermark passes them. In any other order, and in frames that
-have no end, they come out at once and are updated.
+Calls with the same partition and order become one node; others are nodes above it. The select list reads the results
+as fields. In the order of a time attribute a row is emitted once, when the watermark passes it. In any other order, and
+with frames that have no end, rows are emitted at once and updated.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -21,8 +21,8 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by
 from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
@@ -44,8 +44,8 @@ _PLACE = ClauseContext("OVER")
 
 @dataclass(frozen=True)
 class _Order:
-    """What the rows of a call are partitioned by and in which order they stand: that of the time attribute ``time`` and
-    then of ``ties``, or of these alone where it is None."""
+    """The partition and the order of a call: the time attribute ``time`` and then ``ties``, or ``ties`` alone if
+    ``time`` is None."""
 
     keys: tuple[str, ...]
     time: str | None
@@ -56,8 +56,11 @@ class _Order:
 def with_overs(
     select: exp.Select, columns: list[Selected], scope: Scope, context: Context
 ) -> tuple[Scope, list[Selected], list[exp.Expr]]:
-    """The select list over a scope that has the results of its OVER calls, filtered by QUALIFY, but for those of its
-    conditions that have subqueries."""
+    """Binds the OVER calls of a select list and of QUALIFY.
+
+    Returns the scope with their results, filtered by QUALIFY; the select list over it; and the conditions of QUALIFY
+    with subqueries, which the caller applies.
+    """
     qualify = select.args.get("qualify")
     written = [*(c.expression for c in columns if c.bound is None), *([qualify.this] if qualify is not None else [])]
     calls = [window for expression in written for window in _windows(expression)]
@@ -84,16 +87,13 @@ def with_overs(
 
 
 def _windows(expression: exp.Expr) -> list[exp.Window]:
-    """The OVER calls of an expression, but for those of its subqueries."""
-    return [node for node in _outside_queries(expression) if isinstance(node, exp.Window)]
-
-
-def _outside_queries(expression: exp.Expr) -> Iterator[exp.Expr]:
-    return expression.dfs(prune=lambda node: isinstance(node, exp.Query | exp.Window))
+    """The OVER calls of an expression, without those of its subqueries."""
+    nodes = expression.dfs(prune=lambda node: isinstance(node, exp.Query | exp.Window))
+    return [node for node in nodes if isinstance(node, exp.Window)]
 
 
 def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Scope) -> exp.Expr:
-    """A copy with the names of the select list replaced by what they stand for; columns of FROM go first."""
+    """A copy with aliases of the select list replaced by their expressions. Columns of FROM have precedence."""
     named = {name.casefold(): c.expression for c in columns for name in c.aliases}
 
     def value(node: exp.Expr) -> exp.Expr:
@@ -105,8 +105,8 @@ def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Sc
 
 @dataclass(frozen=True)
 class _Numbered:
-    """Numbers of rows as the field ``name``. ``order``: that of OVER, where it is one of time. ``at``, ``written``:
-    where it stands."""
+    """A call of ROW_NUMBER, RANK or DENSE_RANK whose result is the field ``name``. ``order`` is set if it is an order
+    of time; ``at`` and ``written`` are for messages."""
 
     keys: tuple[str, ...]
     columns: tuple[Sorted, ...]
@@ -118,7 +118,7 @@ class _Numbered:
 
 
 class _Binding:
-    """Collects the calls of one SELECT. ``result`` is the scope with all of their results."""
+    """Collects the OVER calls of one SELECT; ``result`` is the scope with their results."""
 
     def __init__(self, select: exp.Select, scope: Scope, context: Context, named: dict[str, exp.Expr]) -> None:
         self._select = select
@@ -132,7 +132,7 @@ class _Binding:
         self._numbers: list[_Numbered] = []
 
     def replaced(self, expression: exp.Expr) -> exp.Expr:
-        """A copy that reads the results of its OVER calls as columns."""
+        """A copy of the expression that reads the results of its OVER calls as columns."""
 
         def value(node: exp.Expr) -> exp.Expr:
             return exp.column(self._field(node)) if isinstance(node, exp.Window) else node
@@ -140,9 +140,10 @@ class _Binding:
         return expression.copy().transform(value)
 
     def result(self) -> Scope:
+        """The scope with the operators of all calls, and their results as columns."""
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
         alone = self._numbers_alone()
-        # OVER in time reads rows that are final, so it stands below OVER that updates its rows.
+        # OVER in the order of time needs final rows, so it is below OVER that updates its results.
         for order, calls in sorted(self._calls.items(), key=lambda item: item[0].time is None):
             node = check_changes(self._over(node, order, tuple(calls)), self._context, self._select)
         for number in alone:
@@ -152,20 +153,19 @@ class _Binding:
         return self._scope.with_columns(node, visible)
 
     def _over(self, node: Node, order: _Order, calls: tuple[OverCall, ...]) -> Node:
-        """The operator of calls in one order."""
+        """The operator of the calls with one order."""
         if order.time is None:
             return UpdatingOver(node, order.keys, order.ties, calls, self._ttl_ms())
         assert order.domain is not None
         return Over(node, order.keys, order.time, calls, order.domain, order.ties)
 
     def _ttl_ms(self) -> int:
-        """Of rows of several tables what holds for those without a hint."""
+        """The time to live of the rows; a STATE_TTL hint does not apply to rows of several tables."""
         tables = self._scope.tables
         return self._context.ttl_of(tables[0]) if len(tables) == 1 else self._context.settings.state_ttl_ms
 
     def _numbers_alone(self) -> list[_Numbered]:
-        """The numbers that a condition may bound: those without company in their order, where that is OVER's. The
-        others become calls."""
+        """The row numbers that a condition above may bound: the only calls of their order. Others become OVER calls."""
         orders = Counter(number.order for number in self._numbers)
         alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]
         for number in self._numbers:
@@ -178,7 +178,7 @@ class _Binding:
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _field(self, window: exp.Window) -> str:
-        """The field with the result of a call."""
+        """The field with the result of an OVER call."""
         called = spark_name(window.this)
         if called in NUMBERS and not call_arguments(window.this):
             return self._ranked(window, called)
@@ -191,7 +191,7 @@ class _Binding:
         return name
 
     def _ranked(self, window: exp.Window, called: str) -> str:
-        """Numbers of rows in any order, which a condition may bound; equal calls are one."""
+        """The field of a row number, which a condition above may bound. Equal calls share one field."""
         spec = self._spec(window)
         order = spec.args.get("order")
         if order is None:
@@ -242,7 +242,7 @@ class _Binding:
         return OverCall(Item(name, bound, types.of(bound), types.nullable(bound)), frame)
 
     def _positional(self, call: exp.Expr, called: str, has_frame: bool, domain: TimeDomain | None) -> exp.Expression:
-        """ROW_NUMBER and its kin, LAG, LEAD, NTH_VALUE with bound arguments."""
+        """A call of ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE with bound arguments. SS239, SS245."""
         arguments = [bind(a, self._scope, self._context, _PLACE) for a in call_arguments(call)]
         arguments[1:2] = map(folded, arguments[1:2])
         wrong: str | None = None
@@ -254,7 +254,7 @@ class _Binding:
             wrong = "NTH_VALUE takes a value and a number"
         elif called == NTH and arguments[1] == exp.Literal.number(0):
             wrong = "NTH_VALUE counts rows from 1 on"
-        elif len(arguments) > 1 and not _is_whole(arguments[1]):
+        elif len(arguments) > 1 and not is_whole_number(arguments[1]):
             wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
         elif len(arguments) > 1:
             _require_few(arguments[1], f"the second argument of {called.upper()}")
@@ -302,7 +302,8 @@ class _Binding:
     def _in_any_order(
         self, keys: tuple[str, ...], columns: tuple[Sorted, ...], ordered: list[exp.Expr], frame: exp.Expr | None
     ) -> tuple[_Order, Frame | None]:
-        """All rows of a key are there: frames may have no end, and distances are those of the order's values."""
+        """The order and frame of an operator that has all rows of a key: its frame may have no end, and RANGE measures
+        distances between the values of ORDER BY."""
         if ordered:
             check_order(columns, extended(self._scope.node, self._computed.values()), ordered[0])
         order = _Order(keys, None, None, columns)
@@ -319,7 +320,7 @@ class _Binding:
         return order, bounds
 
     def _spec(self, window: exp.Window) -> exp.Expr:
-        """The parentheses behind OVER, or those of WINDOW w AS (…)."""
+        """The specification of a window: the parentheses after OVER, or those of WINDOW w AS (…)."""
         name = window.args.get("alias")
         if name is None:
             return window
@@ -332,20 +333,15 @@ class _Binding:
             raise bind_error("SS239", message, name, f"Write WINDOW {name.name} AS (PARTITION BY … ORDER BY …).")
         return definition
 
-    def _tie(self, ordered: exp.Expr) -> Sorted:
-        descending = bool(ordered.args.get("desc"))
-        first = ordered.args.get("nulls_first")
-        return Sorted(self._computed_field(ordered.this), descending, not descending if first is None else bool(first))
-
     def _sorted(self, ordered: exp.Expr) -> Sorted:
-        """A column of any order, which may be the time at which rows came."""
+        """A column of ORDER BY, which may be PROCTIME()."""
         self._scope, (marked,) = with_processing_time([Selected("time", ordered.this)], self._scope)
         if marked.bound is None:
-            return self._tie(ordered)
+            return sorted_by(ordered, self._computed_field(ordered.this))
         return Sorted(marked.bound.name, bool(ordered.args.get("desc")))
 
     def _computed_field(self, expression: exp.Expr) -> str:
-        """The field with the value of an expression, computed below where it is none yet."""
+        """The field of an expression, which is computed below if it is not a field already."""
         bound = bind(expression, self._scope, self._context, _PLACE)
         if isinstance(bound, exp.Column):
             return bound.name
@@ -366,17 +362,13 @@ _MOST_DIGITS = 15
 _NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
 
 
-def _is_whole(expression: exp.Expr) -> bool:
-    return isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit()
-
-
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 _MEASURED = (*_TIMES, "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
-"""Types of values that have distances here."""
+"""Types whose values RANGE can measure distances between."""
 
 
 def _is_endless(frame: exp.Expr | None) -> bool:
-    """True of frames whose end is UNBOUNDED FOLLOWING, which no watermark completes."""
+    """Whether a frame ends with UNBOUNDED FOLLOWING, so that no watermark completes it."""
     return (
         frame is not None
         and str(frame.args.get("end")).upper() == "UNBOUNDED"
@@ -385,7 +377,7 @@ def _is_endless(frame: exp.Expr | None) -> bool:
 
 
 def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDomain | None = None) -> Frame:
-    """``distance`` reads those of RANGE."""
+    """The bounds of a frame; ``distance`` reads those of RANGE."""
     kind = str(spec.args.get("kind")).upper()
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
         raise unsupported.refusal("over frame", span_of(spec))
@@ -404,7 +396,7 @@ def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDoma
 
 
 def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> int | None:
-    """An offset from the current row; None for UNBOUNDED."""
+    """An offset from the current row, negative for PRECEDING; None for UNBOUNDED."""
     if isinstance(value, str):
         return 0 if value.upper() == "CURRENT ROW" else None
     assert isinstance(value, exp.Expr)
@@ -415,21 +407,21 @@ def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> 
 
 
 def _rows(value: exp.Expr) -> int:
-    if not _is_whole(value):
+    if not is_whole_number(value):
         raise bind_error("SS239", "ROWS needs a whole number, written as such", value)
     _require_few(value, "a number of ROWS")
     return int(value.name)
 
 
 def _require_few(value: exp.Expr, what: str) -> None:
-    """BindError SS245 for a number of rows that kernels, which calculate with int64, cannot count with."""
+    """BindError SS245 for a number that does not fit the kernels' arithmetic, which is int64."""
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
         raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 
 
 def _distance(value: exp.Expr) -> int:
-    """Between values of an order that are numbers."""
-    if not _is_whole(value):
+    """A distance between values of ORDER BY that are numbers."""
+    if not is_whole_number(value):
         raise bind_error("SS239", "RANGE over numbers needs a whole number, written as such", value)
     _require_few(value, "the distance of RANGE")
     return int(value.name)

@@ -29,7 +29,7 @@ ROWTIME = "rowtime"
 def process_function(
     call: TableFunction, function: Function, context: Context, bind_source: Callable[[exp.Expr], Scope]
 ) -> Scope:
-    """The rows of the function. BindError SS260 to SS268."""
+    """The rows that a process function emits. BindError SS201, SS260 to SS266, SS268."""
     signature = signature_of(function)
     arguments = arguments_by_name(call, function)
     tables = [bound_table(arguments[t.name], t, call, context, bind_source) for t in signature.tables]
@@ -59,7 +59,7 @@ def process_function(
 def _scope(
     call: TableFunction, function: Function, node: ProcessTable, tables: Sequence[Bound], domain: TimeDomain | None
 ) -> Scope:  # fmt: skip
-    """The node with its columns: keys or all columns of the table, the function's, rowtime. SS268."""
+    """The scope of the node: the keys or all columns of the table, then those of the function, then rowtime. SS268."""
     signature = signature_of(function)
     first = tables[0]
     shown = {c.field: c.name for c in reversed(first.scope.columns)}
@@ -91,7 +91,7 @@ def _passing(node: ProcessTable, own: tuple[str, ...], passed: Schema, table: Bo
 
 
 def _rowtime(name: str, domain: TimeDomain | None, timeless: bool) -> Field | None:
-    """Rows of timers of processing time have no event time, and then the column is none that windows can wait for."""
+    """The column rowtime. Rows of processing-time timers have NULL in it, and then it is no time attribute."""
     if domain is None:
         return None
     return Field(name, TIMESTAMP, timeless, None if timeless else domain)
@@ -104,6 +104,7 @@ UID = "uid"
 
 
 def signature_of(function: Function) -> ProcessSignature:
+    """What the class of a process function declares."""
     assert function.process is not None, f'"{function.name}" is a process function'
     return function.process
 
@@ -178,7 +179,7 @@ def _wrong(message: str, argument: Argument, function: Function) -> Exception:
 
 @dataclass(frozen=True)
 class Bound:
-    """A table argument: what it is over, and what the function sees of it."""
+    """A bound table argument: the scope of the table, and what the function reads of it."""
 
     scope: Scope
     written: TableArgument
@@ -192,6 +193,7 @@ def bound_table(
     context: Context,
     bind_source: Callable[[exp.Expr], Scope],
 ) -> Bound:
+    """The table of an argument, with the columns and keys that the function reads. SS262, SS266."""
     written = argument.value
     assert isinstance(written, TableArgument), "arguments are of their kinds"
     scope = bind_source(written.source)
@@ -210,7 +212,7 @@ def bound_table(
 
 
 def _column(name: str, kind: DataType, scope: Scope, call: TableFunction, argument: Argument) -> Visible:
-    """What a typed row reads. SS266."""
+    """The column of the table for a column of the function's typed rows. SS266."""
     matching = scope.find(name)
     if len(matching) != 1:
         hint = did_you_mean(name, [c.name for c in scope.columns], "columns")
@@ -234,7 +236,7 @@ def _keys(written: TableArgument, scope: Scope, call: TableFunction, context: Co
 
 
 def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound]) -> None:
-    """State, timers and several tables need keys, which are as many and of the same types for all tables. SS262."""
+    """State, timers and several tables need PARTITION BY, with keys of the same types for all tables. SS262."""
     signature = signature_of(function)
     first = tables[0]
     if not first.input.partition_by and (signature.keyed or len(tables) > 1):
@@ -255,7 +257,7 @@ def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound])
 
 
 def timed(argument: Argument | None, tables: list[Bound]) -> tuple[list[Bound], TimeDomain | None]:
-    """The tables with the time of their rows, one of the columns that on_time names for each. SS264."""
+    """The tables with the time of their rows, one of the columns in on_time for each, and its domain. SS264."""
     if argument is None:
         return tables, None
     descriptor = argument.value
@@ -288,7 +290,7 @@ def _with_time(table: Bound, descriptor: Descriptor) -> tuple[Bound, exp.Identif
 
 
 def ordered_by_time(tables: Sequence[Bound]) -> bool:
-    """ORDER BY the time, of all tables or none. SS263."""
+    """Whether the tables have ORDER BY, which must be the time, in all of them or in none. SS263."""
     ordered = [t for t in tables if t.written.order_by]
     for table in ordered:
         order = table.written.order_by
@@ -316,7 +318,7 @@ def ordered_by_time(tables: Sequence[Bound]) -> bool:
 
 
 def _uid(argument: Argument | None, function: Function) -> str:
-    """The text of uid, by default the name of the function. SS265."""
+    """The uid that names the state of the call, by default the name of the function. SS265."""
     if argument is None:
         return function.name
     value = argument.value
@@ -350,7 +352,7 @@ def _constants(
 def _descriptors(
     arguments: dict[str, Argument], function: Function, tables: Sequence[Bound]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The columns that DESCRIPTOR arguments name, as the rows of some table call them. SS201."""
+    """The columns that DESCRIPTOR arguments name, spelled as in the tables. SS201."""
     return tuple(
         (name, _described(arguments[name].value, tables))
         for name in signature_of(function).descriptors
@@ -372,7 +374,7 @@ def _described(value: object, tables: Sequence[Bound]) -> tuple[str, ...]:
 
 
 def check_uids(plan: Node) -> None:
-    """SS265 where two calls of a query have one uid, unless they are the same call."""
+    """BindError SS265 where two calls of a plan have the same uid, unless they are the same call."""
     by_uid: dict[str, ProcessTable] = {}
     for call in _calls(plan):
         other = by_uid.setdefault(call.uid, call)
@@ -384,7 +386,7 @@ def check_uids(plan: Node) -> None:
 
 @cached_per_node
 def _calls(plan: Node) -> tuple[ProcessTable, ...]:
-    """The calls of process functions, top down, each object once."""
+    """The calls of process functions in a plan, top down, each object once."""
     own = (plan,) if isinstance(plan, ProcessTable) else ()
     below = [call for node in plan.inputs for call in _calls(node)]
     return tuple({id(call): call for call in (*own, *below)}.values())

@@ -14,13 +14,13 @@ from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.firing import with_emit
 from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
+from sqlstream.planner.binder.scope import names_under
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item, Schema, UniqueNames, field_name, field_of
+from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
-from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import cast
 from sqlstream.udfs.changes import SetKind
 
@@ -50,7 +50,7 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
-    """The context in which the queries of WITH have names, each seeing those before it."""
+    """The context with the queries of WITH, each of which sees those before it. SS216."""
     with_clause = query.args.get("with_")
     if with_clause is None:
         return context
@@ -58,16 +58,13 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
     for cte in with_clause.expressions:
         refuse_rest(cte, ("this", "alias"), context)
         relation = bind_relation(cte.this, context)
-        columns = tuple(c.name for c in cte.args["alias"].columns)
-        if columns and len(columns) != len(relation.names):
-            message = f'"{cte.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-            raise bind_error("SS216", message, cte.args["alias"])
-        context = context.with_query(cte.alias, Relation(relation.node, columns or relation.names))
+        names = names_under(cte.args["alias"], cte.alias, relation.names)
+        context = context.with_query(cte.alias, Relation(relation.node, names))
     return context
 
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
-    """Spark's sorts of partitions need all rows, and rows of a query come out as they are computed."""
+    """Report SS217 for SORT BY, DISTRIBUTE BY and CLUSTER BY, which need all rows at once."""
     for key in _SORTS:
         sort = query.args.get(key)
         if sort is not None:
@@ -99,14 +96,17 @@ Branch = tuple[Relation, exp.Expr]
 
 
 Operand = exp.Expr | Branch
-"""A query, or what it became and where it stands."""
+"""A query that is not bound yet, or its relation and syntax."""
 
 
 _OPERATOR_ARGS = ("this", "expression", "distinct")
 
 
 def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuery) -> Relation:
-    """The plan of a set operation without what stands around it. ``bind`` makes relations of its operands."""
+    """The plan of UNION, INTERSECT and EXCEPT; ``bind`` binds the operands.
+
+    As in Flink and Spark, INTERSECT binds its operands first, the others apply from left to right.
+    """
     operands, operators = _operands_in_order(query, context)
     _apply_intersects(operands, operators, context, bind)
     while operators:
@@ -120,8 +120,8 @@ def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuer
 
 
 def _operands_in_order(query: exp.SetOperation, context: Context) -> tuple[list[Operand], list[exp.SetOperation]]:
-    """The operands from left to right, and the operators between them. The parser goes from left to right, whatever
-    the operators; what stands in parentheses is an operand."""
+    """The operands from left to right and the operators between them. The parser nests them from left to right whatever
+    the operators are; a query in parentheses is one operand."""
     operands: list[Operand] = []
     operators: list[exp.SetOperation] = []
     leftmost: exp.Expr = query
@@ -135,7 +135,7 @@ def _operands_in_order(query: exp.SetOperation, context: Context) -> tuple[list[
 
 
 def _is_without_parentheses(query: exp.SetOperation) -> bool:
-    """True without WITH or clauses of its own, which only parentheses give to an operand."""
+    """Whether an operation has no WITH or other clauses of its own, which it could only have in parentheses."""
     return {key for key, value in query.args.items() if value} <= set(_OPERATOR_ARGS)
 
 
@@ -154,7 +154,7 @@ def _apply_intersects(
 
 
 def _operators_of_union(operators: list[exp.SetOperation]) -> int:
-    """How many of the first operators make one union: nothing but UNION ALLs, or unions of which the last compares."""
+    """How many of the first operators make one union: only UNION ALLs, or unions up to the last distinct one."""
     unions = 0
     while unions < len(operators) and isinstance(operators[unions], exp.Union):
         unions += 1
@@ -181,12 +181,12 @@ def _apply_operator(query: exp.SetOperation, branches: list[Branch], context: Co
 
 
 def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
-    """All branches projected to the names of the first and to common types. SS219. ``operator``: UNION or UNION ALL."""
+    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. SS219."""
     return Relation(Union(_with_common_types(branches, operator, context)), branches[0][0].names)
 
 
 def compare_branches(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
-    """INTERSECT or EXCEPT of two branches, projected as those of a union."""
+    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. SS219."""
     left_rows, right_rows = _with_common_types((left, right), kind.value, context)
     return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
 
@@ -203,7 +203,7 @@ def _with_common_types(branches: Sequence[Branch], operator: str, context: Conte
     names = UniqueNames()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
     wanted = tuple(_common_field(name, row) for name, row in zip(wishes, rows, strict=True))
-    return tuple(_cast_to_common(relation, wanted) for relation, _ in branches)
+    return tuple(Project(relation.node, tuple(map(_common_item, relation.fields, wanted))) for relation, _ in branches)
 
 
 def _check_types(
@@ -221,13 +221,8 @@ def _common_field(name: str, fields: Sequence[Field]) -> Field:
     return Field(name, common_type(f.type for f in fields), any(f.nullable for f in fields), time)
 
 
-def _cast_to_common(relation: Relation, wanted: Schema) -> Project:
-    return Project(relation.node, tuple(_common_item(f, w) for f, w in zip(relation.fields, wanted, strict=True)))
-
-
 def _common_item(field: Field, wanted: Field) -> Item:
-    expression = field_of(field.name)
-    value: exp.Expression = (
-        expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
-    )
+    value: exp.Expression = field_of(field.name)
+    if field.type != wanted.type and not wanted.type.is_unknown:
+        value = cast(value, wanted.type)
     return Item(wanted.name, value, wanted.type, wanted.nullable, wanted.time)

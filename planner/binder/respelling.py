@@ -17,13 +17,7 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.expressions import (
-    as_expression,
-    own_expressions,
-    parenthesized,
-    rewritten,
-    with_children_changed,
-)
+from sqlstream.planner.expressions import fitted, node_of, over_children, own_expressions, rewritten
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.spelling import nests, path_of
 from sqlstream.planner.functions.templates import called, filled, text
@@ -36,16 +30,20 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT without those comparisons with ANY, SOME and ALL that have other words."""
+    """The SELECT with comparisons with ANY, SOME and ALL, and SINGLE_VALUE, in other words.
+
+    Those of a list become comparisons joined by OR or AND; those of a subquery IN or NOT IN, or comparisons with its
+    least or greatest value. Those of an array stay and are refused later (SS355), as in Flink and Spark.
+    """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
-    plain = with_children_changed(select, lambda child: rewritten(child, _spelled_out_below))
+    plain = over_children(select, lambda child: rewritten(child, _spelled_out_below))
     assert isinstance(plain, exp.Select)
     return plain
 
 
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison of such a kind, or SINGLE_VALUE, in other words; any other expression itself."""
+    """A comparison with ANY, SOME or ALL, or SINGLE_VALUE, in other words; any other expression itself."""
     if _is_single_value(node):
         single = filled(_SINGLE, *node.expressions)
         mark_as(single, node)
@@ -76,11 +74,12 @@ _SINGLE = "CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('SINGLE_VALUE got more than o
 
 def _spelled_out_below(node: exp.Expr) -> exp.Expr:
     plain = spelled_out(node)
-    return node if plain is node else with_children_changed(plain, lambda child: rewritten(child, _spelled_out_below))
+    return node if plain is node else over_children(plain, lambda child: rewritten(child, _spelled_out_below))
 
 
 def _quantifier(node: exp.Expr) -> tuple[bool, list[exp.Expr]] | None:
-    """Whether all comparisons must hold, and what is compared; None where no quantifier stands on the right side."""
+    """Whether all comparisons must hold, and the values or the query; None without ANY, SOME or ALL on the right
+    side."""
     match node.expression:
         case exp.Any(this=inner) | exp.All(this=inner):
             if isinstance(inner, exp.Tuple):
@@ -111,21 +110,24 @@ def _compared_with_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
 
 
 def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
-    """All values are less than something where the greatest is. Without rows ALL is TRUE and ANY is FALSE, and a NULL
-    among the values makes NULL of what it could change."""
+    """A comparison with all or any rows of a subquery, as one with its MIN or MAX: all values are less than x if the
+    greatest is. Without rows ALL is TRUE and ANY is FALSE; a NULL among the rows makes the result NULL unless the other
+    rows decide it."""
     inner = query.this if isinstance(query, exp.Subquery) else query
     named = exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("v")])
     source = exp.Subquery(this=inner.copy(), alias=named)
 
-    def told(value: str) -> exp.Expr:
+    def aggregate(value: str) -> exp.Expr:
         return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
 
     def compared(kind: type[exp.Expr], extreme: str) -> exp.Expr:
-        return kind(this=parenthesized(as_expression(node.this.copy())), expression=told(extreme))
+        return kind(this=fitted(node_of(node.this.copy())), expression=aggregate(extreme))
 
     if isinstance(node, (exp.EQ, exp.NEQ)):
         plain = exp.And(this=compared(exp.EQ, "MIN(v)"), expression=compared(exp.EQ, "MAX(v)"))
-        answer = filled(_HOLDS_FOR_ALL, told("COUNT(*)"), exp.Paren(this=plain), told("COUNT(v)"), told("COUNT(*)"))
+        answer = filled(
+            _HOLDS_FOR_ALL, aggregate("COUNT(*)"), exp.Paren(this=plain), aggregate("COUNT(v)"), aggregate("COUNT(*)")
+        )
         return (
             exp.Paren(this=exp.Not(this=exp.Paren(this=answer)))
             if isinstance(node, exp.NEQ)
@@ -134,7 +136,9 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
     greatest = isinstance(node, (exp.GT, exp.GTE)) == is_all
     over_one: exp.Expr = compared(type(node), "MAX(v)" if greatest else "MIN(v)")
     template = _HOLDS_FOR_ALL if is_all else _HOLDS_FOR_ANY
-    answer = filled(template, told("COUNT(*)"), exp.Paren(this=over_one), told("COUNT(v)"), told("COUNT(*)"))
+    answer = filled(
+        template, aggregate("COUNT(*)"), exp.Paren(this=over_one), aggregate("COUNT(v)"), aggregate("COUNT(*)")
+    )
     return exp.Paren(this=answer)
 
 
@@ -161,14 +165,14 @@ _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, 
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
-    """The bound expression as Spark can run it; refusals are reported to the context."""
+    """The bound expression in Spark's words; what has none is reported to the context."""
     if bound.find(*_RESPELLED) is None:
-        return as_expression(bound)
+        return node_of(bound)
 
     def again(node: exp.Expr) -> exp.Expr:
         return _respelled(node, types, context, again)
 
-    return as_expression(rewritten(bound, again))
+    return node_of(rewritten(bound, again))
 
 
 def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
@@ -196,12 +200,12 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
 _TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR, exp.DType.NCHAR, exp.DType.NVARCHAR)
 _BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
 SIZED = (*_TEXTS, *_BYTES)
-"""Types that have a length."""
+"""Types that may have a length."""
 _FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
 
 
 def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
-    """A text or bytes cut to the length of the type, and filled up to it where the type is one of fixed length."""
+    """A text or bytes cut to the length of the type, and padded to it if the type has a fixed length."""
     if kind.this not in SIZED or not kind.expressions:
         return value
     length = exp.Literal.number(kind.expressions[0].name)
@@ -230,7 +234,7 @@ def _similar(node: exp.SimilarTo, escape: exp.Expr | None, context: Context) -> 
 
 
 def similar_as_regex(pattern: str, escape: str = "") -> str:
-    """The regular expression of Java that finds what the whole text is SIMILAR TO."""
+    """The regular expression of Java for a pattern of SIMILAR TO, which must match the whole text."""
     regex, position = "", 0
     while position < len(pattern):
         char = pattern[position]
@@ -259,8 +263,8 @@ def _inside_brackets(chars: str) -> str:
 
 
 def _overlapping(node: exp.Overlaps, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """As in Flink, of periods with both ends: each begins before the other one ends, or when it does. A period is two
-    times in any order, or a time and an interval."""
+    """OVERLAPS as in Flink, where periods include both ends: each begins no later than the other one ends. A period is
+    two times in any order, or a time and an interval."""
     ends = []
     for period in (node.this.unnest(), node.expression.unnest()):
         if not isinstance(period, exp.Tuple) or len(period.expressions) != 2:
@@ -298,7 +302,7 @@ _SECONDS_OF_A_DAY = 86_400
 
 
 def _multiplied(interval: exp.Interval) -> exp.Expr:
-    """``INTERVAL n DAY`` of a column is ``n * INTERVAL '1' DAY``."""
+    """``INTERVAL n DAY``, where n is an expression, as ``n * INTERVAL '1' DAY``."""
     unit = interval.args.get("unit")
     value = interval.this
     negated = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)
@@ -349,7 +353,7 @@ def _epoch(node: exp.Expr, source: exp.Expr, kind: DataType, context: Context) -
 
 
 def _period_of_years(field: str, source: exp.Expr) -> exp.Expr:
-    """The 21st century begins with 2001, the decade 202 with 2020."""
+    """The number of a decade, century or millennium: century 21 begins with 2001, decade 202 with 2020."""
     length = _YEARS[field]
     year: exp.Expr = exp.Anonymous(this="YEAR", expressions=[source.copy()])
     if field != "DECADE":
@@ -376,8 +380,8 @@ _LENGTHS = {
 
 
 def flink_function(node: exp.Expr, types: Types, context: Context, again: Respell) -> exp.Expr | None:
-    """The bound expression as Spark, or the lowering, knows it, with ``again`` for its operands; None for all others.
-    SS206, SS207, SS366."""
+    """A bound call of Flink's functions, or another expression whose meaning depends on the types of its operands, in
+    the words of Spark or the lowering; None for all others. ``again`` respells operands. SS206, SS207, SS366."""
     match node:
         case RoundedTime():
             return _rounded(again(node.this), node.args["name"], node.args["unit"], types.of(node.this))
@@ -415,8 +419,8 @@ def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again
     elif name == "split_index" and len(operands) == 3 and types.of(operands[1]).name in _INTEGRAL:
         text_, code, index = map(again, operands)
         return called("SPLIT_INDEX", text_, called("CHR", code), index)
-    elif name in ("parse_json", "try_parse_json") and len(operands) == 2:
-        _check_duplicates(node, name, context)
+    elif name in ("parse_json", "try_parse_json") and len(operands) == 2 and operands[1] != exp.false():
+        context.refuse("duplicate keys", node)
     return None
 
 
@@ -424,7 +428,7 @@ def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again
 
 
 def _rounded(time: exp.Expr, name: str, unit: str, kind: DataType) -> exp.Expr:
-    """CEIL is the unit behind the one of the microsecond before."""
+    """FLOOR and CEIL of a time. CEIL is the begin of the unit after that of the previous microsecond."""
     length = _LENGTHS.get(unit, f"INTERVAL '1' {unit}")
     if kind.name == "DATE" and unit in _DATE_BEGINS:
         if name == "FLOOR":
@@ -439,7 +443,7 @@ def _rounded(time: exp.Expr, name: str, unit: str, kind: DataType) -> exp.Expr:
 
 
 def _begin_template(unit: str) -> str:
-    """The template of the begin of a unit. The 21st century begins with 2001, the 203rd decade with 2030."""
+    """The template for the begin of a unit. The 21st century begins with 2001, decade 203 with 2030."""
     if unit not in _LONG_UNITS:
         return f"DATE_TRUNC('{unit}', p1)"
     years, first = _LONG_UNITS[unit]
@@ -447,7 +451,7 @@ def _begin_template(unit: str) -> str:
 
 
 def _instant(operands: list[exp.Expr], kind: DataType) -> exp.Expr | None:
-    """TO_TIMESTAMP_LTZ of a number of milliseconds or seconds; texts are left to Spark."""
+    """TO_TIMESTAMP_LTZ of a number of milliseconds or seconds; texts are Spark's to convert."""
     precision = operands[1] if len(operands) == 2 else None
     counted = isinstance(precision, exp.Literal) and not precision.is_string
     if not (counted or (kind.is_numeric and len(operands) == 1)):
@@ -485,16 +489,11 @@ def _check_path(node: exp.Expr, name: str, context: Context) -> None:
         context.wrong("SS207", f"{upper} gives one value, and a path with [*] leads to many", node, hint)
 
 
-def _check_duplicates(node: exp.Expr, name: str, context: Context) -> None:
-    if node.expressions[1] != exp.false():
-        context.refuse("duplicate keys", node)
-
-
 # --- aggregates over collected rows ---------------------------------------------------------------------------
 
 
 def _collecting_aggregate(call: exp.Expr, types: Types, again: Respell, filtered: Respell) -> exp.Expr:
-    """Rows are collected as texts, or as they are, in the order in which they came."""
+    """COLLECT, JSON_ARRAYAGG and JSON_OBJECTAGG over the values of rows collected in order of arrival."""
     name, operands = call.name.lower(), [again(o) for o in call.expressions]
     on_null = call.args.get("on_null")
 
@@ -523,6 +522,6 @@ _COUNTED = "MAP_FROM_ENTRIES(TRANSFORM(ARRAY_DISTINCT(p1), __e -> STRUCT(__e, SI
 
 
 def _multiset(values: exp.Expr, kind: DataType) -> exp.Expr:
-    """How often each value is there."""
+    """A multiset: a map from each value to its number of occurrences."""
     counted = filled(_COUNTED, values)
     return counted if kind.is_unknown else exp.cast(counted, DataType("MAP", (kind, DataType("INT"))).to_sqlglot())

@@ -14,15 +14,15 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Field, UniqueNames, field_of, shown_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import Types, member_type
 
 
 @dataclass(frozen=True)
 class Visible:
-    """A name that users may write and the field behind it. ``starred`` ones are part of ``*``.
+    """A name that users may write, and the field that it stands for.
 
-    ``qualified`` ones are named with their table only: those that JOIN … USING shows once.
+    ``starred`` names are part of ``*``. ``qualified`` names need their table: JOIN … USING shows the column once.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Visible:
     qualified: bool = False
 
     def matches(self, name: str, table: str | None) -> bool:
+        """Whether ``name``, or ``table.name``, means this column."""
         if self.name.casefold() != name.casefold():
             return False
         if table is None:
@@ -41,18 +42,19 @@ class Visible:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names over one node."""
+    """The names that are visible over the rows of one node."""
 
     node: Node
     columns: tuple[Visible, ...]
 
     @cached_property
     def fields(self) -> dict[str, Field]:
+        """The fields of the node by name."""
         return {f.name: f for f in self.node.schema}
 
     @cached_property
     def types(self) -> Types:
-        """Types of expressions over the fields, but for calls of users' functions."""
+        """Types of expressions over the fields; calls of users' functions are UNKNOWN."""
         return Types(self.node.schema)
 
     @cached_property
@@ -64,17 +66,19 @@ class Scope:
 
     @property
     def tables(self) -> list[str]:
+        """The names of the tables, in the order of FROM, each once."""
         return list(dict.fromkeys(c.table for c in self.columns if c.table is not None))
 
     def over(self, node: Node) -> Scope:
-        """The same names over a node that keeps the fields."""
+        """The same names over another node with the same fields."""
         return replace(self, node=node)
 
     def with_columns(self, node: Node, columns: tuple[Visible, ...]) -> Scope:
+        """These names and further ``columns`` over ``node``."""
         return Scope(node, (*self.columns, *columns))
 
     def stars(self, table: str | None) -> list[Visible]:
-        """The columns of ``*`` or of ``table.*``, those of a table in the table's own order."""
+        """The columns of ``*``, or of ``table.*`` in the order of the table."""
         wanted = [c for c in self.columns if c.starred]
         if table is None:
             return wanted
@@ -83,10 +87,12 @@ class Scope:
         return sorted(own, key=lambda c: order[c.field])
 
     def find(self, name: str, table: str | None = None) -> list[Visible]:
+        """All columns that ``name``, or ``table.name``, may mean."""
         return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The field that a parsed column stands for, or a member of a struct field. BindError SS201, SS204."""
+        """The field, or the member of a struct field, that a written column stands for. BindError SS201, SS202,
+        SS204."""
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
             matching = self.find(name, table)
@@ -97,7 +103,7 @@ class Scope:
         raise self._unknown(column, parts)
 
     def knows(self, column: exp.Column) -> bool:
-        """True where ``resolve`` finds a field, or several."""
+        """True where ``resolve`` would find a field, or find several and raise SS204."""
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
             matching = self.find(name, table)
@@ -147,16 +153,24 @@ class Scope:
 
 
 def _readings(parts: list[str]) -> Iterator[tuple[int, str | None, str]]:
-    """How many parts name the column, its table and its name: qualified first, then a plain struct column."""
+    """The ways to read a dotted name, qualified ones first: the parts that name the column, its table, its name."""
     for width in range(len(parts), 1, -1):
         yield width, ".".join(parts[: width - 1]), parts[width - 1]
     yield 1, None, parts[0]
 
 
 def scope_of(relation: Relation, alias: str | None) -> Scope:
-    """All columns of a relation in FROM, under its alias."""
+    """The scope of a relation in FROM, whose columns belong to the table ``alias``."""
     pairs = zip(relation.names, relation.fields, strict=True)
     return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))
+
+
+def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The column names that an alias, such as ``AS t (a, b)``, gives, else ``names``. SS216 for a wrong number."""
+    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
+    if columns and len(columns) != len(names):
+        raise bind_error("SS216", f'"{table}" has {counted(len(names), "column")}, not {len(columns)}', alias)
+    return tuple(column.name for column in columns) or tuple(names)
 
 
 # --- the select list ------------------------------------------------------------------------------------------
@@ -164,9 +178,9 @@ def scope_of(relation: Relation, alias: str | None) -> Scope:
 
 @dataclass(frozen=True)
 class Selected:
-    """A column of the result: its shown name and its expression as written, without the alias.
+    """A column of the select list: the name that the result shows, and the expression as written, without AS.
 
-    ``bound`` is set where the field is known already (stars, generators); ``aliases`` are the names that AS gives.
+    ``bound`` is set where the field is known already, as for stars and generators. ``aliases`` are the names after AS.
     """
 
     name: str
@@ -176,7 +190,7 @@ class Selected:
 
 
 def expand(expressions: Sequence[exp.Expr], scope: Scope, context: Context) -> list[Selected]:
-    """One entry per column of the result."""
+    """The columns of a select list, with ``*`` expanded."""
     return [column for e in expressions for column in _columns(e, scope, context)]
 
 
@@ -197,7 +211,7 @@ def _columns(expression: exp.Expr, scope: Scope, context: Context) -> Iterator[S
 
 
 def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
-    """All columns of ``table`` or of the whole scope, but for those of EXCEPT."""
+    """All columns of ``table``, or of the scope, without those of EXCEPT."""
     refuse_rest(star, ("except_",), context)
     visible = scope.stars(table)
     if table is not None and not visible and isinstance(at, exp.Column):
@@ -215,7 +229,7 @@ def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context
 
 
 def _members(at: exp.Column, scope: Scope) -> list[Selected]:
-    """The fields of a struct that is a column of FROM: ``r.*``."""
+    """The members of ``r.*``, where ``r`` is a struct column."""
     names = [p.name for p in at.parts[:-1]]
     try:
         kind = scope.types.of(scope.resolve(_named(names)))
@@ -243,7 +257,10 @@ def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[s
 
 
 def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-    """The columns over a scope that has the time; where it reads several tables they stay, and are refused as calls."""
+    """The scope with a processing-time attribute, and the columns that read it in place of PROCTIME().
+
+    A query of several tables has no such attribute: the columns stay as they are, and the calls are refused later.
+    """
     if not any(map(is_marker, columns)):
         return scope, columns
     name = next((f.name for f in scope.node.schema if f.time is TimeDomain.PROCESSING), None)
@@ -257,7 +274,7 @@ def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, 
 
 
 def is_marker(column: Selected) -> bool:
-    """True for PROCTIME() alone."""
+    """Whether the column is PROCTIME() and nothing else."""
     call = column.expression
     named = isinstance(call, exp.Anonymous) and call.name.upper() == "PROCTIME" and not call.expressions
     return column.bound is None and named

@@ -34,8 +34,8 @@ from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, wit
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, has_subquery, with_children_changed
-from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
+from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, node_of, over_children
+from sqlstream.planner.fields import Field, Item, Names, field_name, field_of, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
@@ -52,7 +52,7 @@ _OVER = ("qualify", "windows")
 def bind_select(
     select: exp.Select, context: Context, bind_query: BindQuery, correlation: Correlation | None = None
 ) -> Relation:
-    """The plan of one SELECT. ``correlation``: where it is a subquery, what it reads of the query around it."""
+    """The plan of one SELECT. ``correlation`` collects what it reads of the query around, where it is a subquery."""
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     select = without_quantifiers(with_positions(select, context))
     ttls = state_ttls(select, context)
@@ -72,7 +72,7 @@ def bind_select(
 
 
 def _subquery(query: exp.Expr, context: Context, bind_query: BindQuery, correlation: Correlation) -> Relation:
-    """What reads the query around it is one SELECT without ORDER BY and WITH, of which the order does not matter."""
+    """The relation of a subquery. One that reads the query around is a SELECT without ORDER BY, LIMIT and WITH."""
     inner = without_order(query, correlation)
     if isinstance(inner, exp.Select) and not is_ordered(inner) and not inner.args.get("with_"):
         return bind_select(inner, context, bind_query, correlation)
@@ -82,8 +82,8 @@ def _subquery(query: exp.Expr, context: Context, bind_query: BindQuery, correlat
 def _selected(
     select: exp.Select, scope: Scope, where: exp.Expr | None, subqueries: Subqueries, context: Context
 ) -> Relation:
-    """Without DISTINCT."""
-    scope = with_matches(select, scope, context)  # whose columns are all that the rest of the query knows
+    """The plan of a SELECT without DISTINCT over the scope of FROM."""
+    scope = with_matches(select, scope, context)  # above, the columns of the matches are all there is
     select, where, scope = with_watermark(select, where, scope, context)
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
@@ -95,7 +95,7 @@ def _selected(
 
 
 def _aggregated(select: exp.Select, scope: Scope, subqueries: Subqueries, context: Context) -> Relation:
-    """The groups, and above them what is computed once they are known."""
+    """The plan of the groups, and above it what is computed from whole groups."""
     above = above_groups(select, scope, context)
     if above is None:
         refuse_rest(select, (*_CONSUMED, "distinct"), context)
@@ -107,7 +107,7 @@ def _aggregated(select: exp.Select, scope: Scope, subqueries: Subqueries, contex
 
 
 def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Context) -> Scope:
-    """Conditions with subqueries look at the rows that all others leave."""
+    """The filter of WHERE. Conditions with subqueries apply to the rows that all others leave."""
     plain, asking = without_subqueries(where)
     if plain is not None:
         condition = bind_condition(plain, scope, context, ClauseContext("WHERE"))
@@ -116,7 +116,7 @@ def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Co
 
 
 def is_aggregation(select: exp.Select, context: Context) -> bool:
-    """True with GROUP BY, HAVING, a window clause or an aggregate in the select list."""
+    """Whether a SELECT has GROUP BY, HAVING, a window clause or an aggregate in its select list."""
     if select.args.get("group") or select.args.get("having") or clauses_of(select).window is not None:
         return True
     return any(_aggregates(e, context) for e in select.expressions)
@@ -125,7 +125,7 @@ def is_aggregation(select: exp.Select, context: Context) -> bool:
 def _aggregates(expression: exp.Expr, context: Context) -> bool:
     if isinstance(expression, exp.Query):
         return False
-    if isinstance(expression, exp.Window):  # whose own function sees rows, or groups where its arguments do
+    if isinstance(expression, exp.Window):  # its own function may be an aggregate over rows; its arguments count
         return any(_aggregates(child, context) for child in _inside_over(expression))
     if aggregate_name(expression, context.catalog) is not None:
         return True
@@ -148,14 +148,14 @@ def _projection(
     scope = subqueries.filtered(scope, asking)
     scope, columns = _generated(columns, scope, context)
     scope, columns = subqueries.selected(columns, scope)
-    names, items = UniqueNames(), []
+    names, items = Names(), []
     for column in columns:
         items.append(item(column, scope, context, names))
     return Relation(Project(scope.node, tuple(items)), tuple(c.name for c in columns))
 
 
-def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
-    """One column of the select list, bound over ``scope``; a renamed time attribute stays one."""
+def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item:
+    """One column of the select list, bound over ``scope``. A renamed time attribute remains one."""
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
     )
@@ -166,8 +166,8 @@ def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -
 
 
 def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
-    """EXPLODE and its kin in the select list become a Correlate each, one above the other: as in Spark, each row of one
-    meets all of the next."""
+    """Each generator in the select list becomes a Correlate above the previous one. As in Spark, every row of one is
+    combined with every row of the next."""
     shown: list[Selected] = []
     for column in columns:
         if column.bound is not None or not is_generator(column.expression, context):
@@ -186,14 +186,17 @@ _OF_GROUPS = WINDOW_PROPERTIES | PANES | SPARK_WINDOWS | TIME_MARKERS | {"groupi
 _GROUP_PREFIX = "__of_group"
 
 Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
-"""An expression over a scope that has the values of its subqueries."""
+"""Replaces the subqueries of an expression by columns of the returned scope."""
 
 
 @dataclass(frozen=True)
 class AboveGroups:
-    """``groups`` is the query of the groups; ``columns`` the select list above it, ``select`` what else is asked there:
-    QUALIFY and WINDOW. ``conditions`` are those of HAVING that have subqueries. ``read``: what is read of a group, in
-    the order of the columns of ``groups``."""
+    """A SELECT with groups as two queries: ``groups`` selects the keys, aggregates and window columns that the query
+    above reads, which has OVER, QUALIFY and subqueries.
+
+    ``columns`` is the select list above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those of HAVING with
+    subqueries. ``read`` are the expressions that are read of a group, in the order of the columns of ``groups``.
+    """
 
     groups: exp.Select
     columns: list[Selected]
@@ -202,7 +205,7 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The names over the groups: those that the query above reads, and keys as subqueries name them."""
+        """The scope above the groups: the columns that are read, and the names that subqueries use for keys."""
         visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
         for written, field in zip(self.read, relation.fields, strict=True):
             if isinstance(written, exp.Column):
@@ -211,15 +214,15 @@ class AboveGroups:
 
 
 def is_above(expression: exp.Expr) -> bool:
-    """Is something of it computed once the groups are known?"""
+    """Whether a part of the expression is computed above the groups."""
     return has_subquery(expression) or expression.find(exp.Window) is not None
 
 
 def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGroups | None:
-    """The two queries that a SELECT with groups is; None where it is one."""
+    """The SELECT as two queries; None where nothing is computed above the groups."""
     having, qualify = select.args.get("having"), select.args.get("qualify")
-    asked = [*select.expressions, *(clause for clause in (having, qualify) if clause is not None)]
-    if qualify is None and not any(map(is_above, asked)):
+    written = [*select.expressions, *(clause for clause in (having, qualify) if clause is not None)]
+    if qualify is None and not any(map(is_above, written)):
         return None
     columns = expand(select.expressions, scope, context)
     groups = with_written_keys(select, scope)
@@ -230,8 +233,8 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
     plain = [c for c in conditions if not has_subquery(c)]
     query = exp.Select()
     query.set("qualify", exp.Qualify(this=parting.above(qualify.this)) if qualify is not None else None)
-    query.set("windows", [with_children_changed(w, parting.above) for w in select.args.get("windows") or ()])
-    having = exp.Having(this=conjunction([as_expression(parting.named(c)) for c in plain])) if plain else None
+    query.set("windows", [over_children(w, parting.above) for w in select.args.get("windows") or ()])
+    having = exp.Having(this=conjunction([node_of(parting.named(c)) for c in plain])) if plain else None
     for key, value in (("having", having), ("qualify", None), ("windows", None), ("distinct", None)):
         groups.set(key, value)
     read = parting.read or [exp.Count(this=exp.Star())]
@@ -242,7 +245,7 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """The query of the groups over rows that have the values of subqueries in its keys and in what it aggregates."""
+    """The query of the groups with the subqueries in its keys and aggregates replaced by columns of the scope."""
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []
     having = [groups.args["having"]] if groups.args.get("having") else []
@@ -255,7 +258,7 @@ def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context:
         return groups, scope
 
     def value(node: exp.Expr) -> exp.Expr:
-        return values[node].copy() if node in values else with_children_changed(node, value)
+        return values[node].copy() if node in values else over_children(node, value)
 
     named = [e if isinstance(e, exp.Alias) else exp.Alias(this=e, alias=shown_name(e)) for e in groups.expressions]
     changed = groups.copy()
@@ -277,7 +280,7 @@ def _aggregate_calls(expression: exp.Expr, context: Context) -> Iterator[exp.Exp
 
 
 class _GroupReader:
-    """Collects in ``read`` what the query above reads of the groups."""
+    """Rewrites expressions above the groups, and collects in ``read`` what they read of a group."""
 
     def __init__(self, groups: exp.Select, columns: list[Selected], scope: Scope, context: Context) -> None:
         self.read: list[exp.Expr] = []
@@ -291,7 +294,7 @@ class _GroupReader:
         self._bound = [self._of_below(key) for key in self._keys]
 
     def named(self, condition: exp.Expr) -> exp.Expr:
-        """A condition of HAVING with what names of the select list stand for, which go before those of FROM."""
+        """A condition of HAVING without aliases of the select list, which precede names of FROM there."""
 
         def value(node: exp.Expr) -> exp.Expr:
             aliased_value = (
@@ -302,24 +305,20 @@ class _GroupReader:
         return condition.copy().transform(value)
 
     def above(self, node: exp.Expr) -> exp.Expr:
-        """A copy that reads groups as columns."""
+        """A copy that reads the groups' expressions as columns."""
         if isinstance(node, exp.Query):
             return node
         if isinstance(node, exp.Window):
-            return with_children_changed(
-                node, lambda child: self._called(child) if child is node.this else self.above(child)
-            )
+            return over_children(node, lambda child: self._called(child) if child is node.this else self.above(child))
         if self._is_of_group(node):
             return self._column(node)
-        return with_children_changed(node, self.above)
+        return over_children(node, self.above)
 
     def _called(self, call: exp.Expr) -> exp.Expr:
-        """The function before OVER, which is no aggregate of groups itself."""
+        """The function before OVER: it is itself computed above the groups, its arguments may be read of them."""
         if isinstance(call, AGGREGATE_WRAPPERS):
-            return with_children_changed(
-                call, lambda child: self._called(child) if child is call.this else self.above(child)
-            )
-        return with_children_changed(call, self.above)
+            return over_children(call, lambda child: self._called(child) if child is call.this else self.above(child))
+        return over_children(call, self.above)
 
     def _is_of_group(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.Column):
@@ -331,7 +330,7 @@ class _GroupReader:
         return node in self._keys or (type(node) in map(type, self._keys) and self._of_below(node) in self._bound)
 
     def _of_below(self, expression: exp.Expr) -> exp.Expr | None:
-        """The expression over the rows below the groups; None where it is about other things."""
+        """The expression bound over the rows below the groups; None where that fails."""
         quiet = replace(self._context, problems={})
         if is_above(expression):
             return None
@@ -349,12 +348,12 @@ def _group_column(number: int) -> str:
 
 
 def _group_aliases(read: list[exp.Expr]) -> Iterator[exp.Identifier]:
-    names = UniqueNames()
+    names = Names()
     return (exp.to_identifier(names.unique(field_name(shown_name(e), e)), quoted=True) for e in read)
 
 
 def _group_terms(group: exp.Expr) -> Iterator[exp.Expr]:
-    """The keys of GROUP BY and of its sets."""
+    """The keys of GROUP BY and of its grouping sets."""
     terms = [*group.expressions, *(t for key in ("grouping_sets", "cube", "rollup") for t in group.args.get(key) or ())]
     for term in terms:
         plain = term.unnest()
@@ -365,7 +364,7 @@ def _group_terms(group: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _names_of_field(column: exp.Column, scope: Scope) -> list[Visible]:
-    """All names of the field that a column is."""
+    """All names of the field that a column stands for."""
     columns = scope.find(column.name, column.table or None)
     fields = {visible.field for visible in columns}
     return [visible for visible in scope.columns if visible.field in fields]
@@ -381,10 +380,10 @@ _DECLARE_WATERMARK = "Declare one in CREATE TABLE: WATERMARK FOR ts AS ts - INTE
 def with_watermark(
     select: exp.Select, where: exp.Expr | None, scope: Scope, context: Context
 ) -> tuple[exp.Select, exp.Expr | None, Scope]:
-    """The query over a scope that has the watermark as a column, and the column in place of the calls; itself where it
-    calls it nowhere. SS210 for arguments that have no watermark, SS325 for rows that are updated.
+    """The query with a column of the watermark in place of CURRENT_WATERMARK(…), over a scope with that column.
 
-    Calls in HAVING and elsewhere stay, and are refused: a group is no row that comes.
+    An operator below adds the watermark at which a row arrives. Calls in HAVING and elsewhere stay and are refused
+    later, since a group does not arrive. SS210 for arguments without a watermark, SS325 for updating rows.
     """
     group = select.args.get("group")
     written = [e for e in (where, *select.expressions, group) if e is not None]
@@ -392,20 +391,20 @@ def with_watermark(
     if not calls:
         return select, where, scope
     times = [field for call in calls if (field := _watermarked_field(call, scope, context)) is not None]
-    told: exp.Expr = exp.Null()
+    watermark: exp.Expr = exp.Null()
     if times:
-        name = UniqueNames([*scope.fields, *(column.name for column in scope.columns)]).unique(_CURRENT_WATERMARK)
+        name = Names([*scope.fields, *(column.name for column in scope.columns)]).unique(_CURRENT_WATERMARK)
         node = CurrentWatermark(scope.node, times[0].name, Field(name, times[0].type))
         scope = scope.with_columns(check_changes(node, context, calls[0]), (Visible(name, name, starred=False),))
-        told = exp.column(exp.to_identifier(name, quoted=True))
+        watermark = exp.column(exp.to_identifier(name, quoted=True))
     changed = select.copy()
-    changed.set("expressions", [_named_watermark(e, told) for e in select.expressions])
-    changed.set("group", None if group is None else _with_watermark_column(group, told))
-    return changed, None if where is None else _with_watermark_column(where, told), scope
+    changed.set("expressions", [_named_watermark(e, watermark) for e in select.expressions])
+    changed.set("group", None if group is None else _with_watermark_column(group, watermark))
+    return changed, None if where is None else _with_watermark_column(where, watermark), scope
 
 
 def _watermark_calls(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """The calls in an expression, but for those of its subqueries."""
+    """The calls in an expression, without those of its subqueries."""
     return filter(_is_watermark_call, expression.walk(prune=lambda node: isinstance(node, exp.Query)))
 
 
@@ -433,19 +432,19 @@ def _watermarked_field(call: exp.Expr, scope: Scope, context: Context) -> Field 
     return None
 
 
-def _named_watermark(expression: exp.Expr, told: exp.Expr) -> exp.Expr:
-    """A column of the select list, which keeps the name that the call gives it."""
+def _named_watermark(expression: exp.Expr, watermark: exp.Expr) -> exp.Expr:
+    """A column of the select list with the calls replaced; it keeps its name."""
     if next(_watermark_calls(expression), None) is None:
         return expression
-    replaced = _with_watermark_column(expression, told)
+    replaced = _with_watermark_column(expression, watermark)
     if isinstance(expression, exp.Alias | exp.Aliases):
         return replaced
     return exp.Alias(this=replaced, alias=exp.to_identifier(shown_name(expression), quoted=True))
 
 
-def _with_watermark_column(node: exp.Expr, told: exp.Expr) -> exp.Expr:
+def _with_watermark_column(node: exp.Expr, watermark: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Query):
         return node.copy()
     if _is_watermark_call(node):
-        return told.copy()
-    return with_children_changed(node, lambda child: _with_watermark_column(child, told))
+        return watermark.copy()
+    return over_children(node, lambda child: _with_watermark_column(child, watermark))

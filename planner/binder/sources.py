@@ -26,7 +26,13 @@ from sqlstream.planner.binder.hints import (
     refuse_lookup_clause,
     with_hinted_options,
 )
-from sqlstream.planner.binder.joins import WhereConditions, in_order_of_keys, in_order_of_text, stream_join
+from sqlstream.planner.binder.joins import (
+    WhereConditions,
+    in_order_of_keys,
+    in_order_of_text,
+    is_always_true,
+    stream_join,
+)
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -37,7 +43,7 @@ from sqlstream.planner.binder.lookups import (
     lookup_join,
 )
 from sqlstream.planner.binder.process_functions import process_function
-from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.scope import Scope, names_under, scope_of
 from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
@@ -53,7 +59,7 @@ from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.fields import Field
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT
 
@@ -67,7 +73,7 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 def bind_from(
     select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries
 ) -> tuple[Scope, exp.Expr | None]:
-    """The scope of FROM with its joins and lateral views, and what is left of WHERE to be checked above."""
+    """The scope of FROM with its joins and lateral views, and the rest of WHERE, which filters above."""
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
     if source is None:
@@ -77,7 +83,7 @@ def bind_from(
         scope, first = _source(source.this, context, bind_query), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
-    asked = WhereConditions(given)
+    where_conditions = WhereConditions(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
     fixed = any(_parted(step)[1] or snapshot_of(step.this, context) for step in written)
@@ -85,7 +91,8 @@ def bind_from(
     for whole in steps:
         step, pivots = _parted(whole)
         if not isinstance(step, exp.Join):
-            scope = _lateral_view(step, scope, context)
+            refuse_rest(step, ("this", "view", "outer", "alias"), context)
+            scope = correlate(step, step.this, scope, bool(step.args.get("outer")), context)
         elif is_lateral_query(step):
             scope = lateral_join(step, scope, subqueries)
         elif _is_asof(step):
@@ -97,7 +104,8 @@ def bind_from(
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
             plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
-            conditions = () if pivots else asked.of(right)  # else WHERE speaks of what PIVOT makes of the rows
+            # WHERE is about the rows after PIVOT, not about those of the join.
+            conditions = () if pivots else where_conditions.of(right)
             scope, implied = stream_join(plain, scope, right, conditions, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
             scope = subqueries.filtered(scope, asking)
@@ -111,7 +119,7 @@ def bind_from(
 
 
 def _rest(where: exp.Where | None, given: list[exp.Expression], fulfilled: list[exp.Expr]) -> exp.Expr | None:
-    """What is left of WHERE, whose conditions are ``given``."""
+    """WHERE without the conditions that joins fulfil; ``given`` are all of its conditions."""
     done = set(map(id, fulfilled))
     rest = [condition for condition in given if id(condition) not in done]
     if where is None or len(rest) == len(given):
@@ -127,19 +135,21 @@ def _without_from(select: exp.Select) -> Scope:
 
 
 def _keeps_left(join: exp.Join) -> bool:
-    """Do all rows of the result have those of the left side in them?"""
+    """Whether every row of the join has a row of the left side."""
     return (join.args.get("side") or "").upper() not in ("RIGHT", "FULL")
 
 
 def _steps(*owners: exp.Expr) -> list[exp.Expr]:
-    """Joins and lateral views in the order of the text."""
+    """Joins and lateral views in written order."""
     steps = [s for o in owners for key in ("joins", "laterals") for s in o.args.get(key) or []]
     return sorted(steps, key=lambda step: (span_of(step) or Span(0, 0)).start)
 
 
 def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
-    """A join without PIVOT and UNPIVOT behind it, and these, which turn the rows of the join, not those of its table.
-    Before ON and USING they are left where they are refused."""
+    """A join without the PIVOTs and UNPIVOTs after it, and those: they apply to the rows of the join, not of its table.
+
+    Those before ON and USING stay in the join, which refuses them.
+    """
     if not isinstance(step, exp.Join):
         return step, []
     behind_table = not step.args.get("on") and not step.args.get("using")
@@ -152,11 +162,6 @@ def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
     if inner:
         plain.this.set("pivots", None)
     return plain, [*(inner or ()), *(own or ())]
-
-
-def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
-    refuse_rest(view, ("this", "view", "outer", "alias"), context)
-    return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
 
 
 # --- one source -----------------------------------------------------------------------------------------------
@@ -185,14 +190,14 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
 
 
 def _parenthesised(first: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
-    """Joins in parentheses, which keep the names of their tables."""
+    """The scope of joins in parentheses, whose tables keep their names."""
     subqueries = Subqueries(context, lambda query, inside, _: bind_query(query, inside))
     scope, _ = bind_from(exp.Select(from_=exp.From(this=first.copy())), context, bind_query, subqueries)
     return scope
 
 
 def _unaliased(subquery: exp.Subquery) -> exp.Expr:
-    """The query inside; WITH of the parentheses goes along."""
+    """The query inside parentheses, with the WITH of the parentheses."""
     inner = subquery.this
     if subquery.args.get("with_") is None:
         return as_expression(inner)
@@ -202,13 +207,8 @@ def _unaliased(subquery: exp.Subquery) -> exp.Expr:
 
 
 def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -> Scope:
-    """Under the alias of FROM, with its column names where it gives some. SS216 for a wrong number of them."""
-    alias = source.args.get("alias")
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(relation.names):
-        message = f'"{source.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    names = tuple(c.name for c in columns) or relation.names
+    """The scope of a relation under its alias in FROM, and with the alias's column names. SS216 for a wrong number."""
+    names = names_under(source.args.get("alias"), source.alias, relation.names)
     return scope_of(Relation(relation.node, names), source.alias or default)
 
 
@@ -226,7 +226,7 @@ def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
 
 
 def _with_fewer_stars(scope: Scope, table: exp.Table, context: Context) -> Scope:
-    """Without the metadata columns that * does not stand for, of a table of the catalog."""
+    """The scope of a table whose ``*`` leaves out the kinds of metadata columns that the session says."""
     name = ".".join(p.name for p in table.parts)
     relation = None if name.casefold() in context.queries else context.catalog.relation(name)
     if not isinstance(relation, Table):
@@ -237,13 +237,13 @@ def _with_fewer_stars(scope: Scope, table: exp.Table, context: Context) -> Scope
 
 
 def _argument(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
-    """The table of a table function, whose rows have all its columns, as in Flink."""
+    """The table argument of a table function. As in Flink, it has all columns, metadata included."""
     scope = _source(source, context, bind_query)
     return replace(scope, columns=tuple(replace(column, starred=True) for column in scope.columns))
 
 
 def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relation:
-    """A query of WITH, a view or a table. SS202 with a suggestion."""
+    """The query of WITH, the view or the table of that name. SS202."""
     name = ".".join(p.name for p in table.parts)
     relation = context.queries.get(name.casefold()) or context.catalog.relation(name)
     match relation:
@@ -276,7 +276,7 @@ def _read(source_table: Table, at: exp.Expr, context: Context) -> Relation:
 
 
 def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> Relation:
-    """The view's query in a scope of its own; its mistakes say where they are."""
+    """The view's query, bound in a context of its own; its mistakes name the view. SS222."""
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
     inside = context.inside_view(view)
@@ -305,7 +305,7 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
 
 
 def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
-    """The clauses behind a table: Spark's WATERMARK, then ALIGN BARRIERS; the others are refused."""
+    """The clauses after a source, in the order in which they apply: WATERMARK, TABLESAMPLE, ALIGN BARRIERS, PIVOT."""
     clauses = table_clauses_of(source)
     _refuse_hint(source, clauses, context)
     refuse_lookup_clause(source, context, "a lookup join")
@@ -317,7 +317,7 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
 
 
 def _refuse_hint(source: exp.Expr, clauses: TableClauses, context: Context) -> None:
-    """A hint belongs to a table of the catalog."""
+    """Refuse a hint behind anything that is no table of the catalog."""
     if clauses.hint is None:
         return
     name = ".".join(p.name for p in source.parts) if isinstance(source, exp.Table) else ""
@@ -349,9 +349,10 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 
 def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
-    """UnsupportedError SS332 for a number of rows, buckets, REPEATABLE, and rows that are withdrawn.
+    """TABLESAMPLE (n PERCENT) on a stream: each row is kept with that probability.
 
-    Spark draws other numbers in each micro-batch, whatever the seed: only over finished data a sample comes again.
+    UnsupportedError SS332 for a number of rows, buckets, REPEATABLE, and updating rows. Spark draws new numbers in each
+    micro-batch whatever the seed is, so REPEATABLE is possible only over finished data.
     """
     percent = sample.args.get("percent")
     if percent is None or sample.args.get("seed") is not None or scope.node.changelog_mode != APPEND_ONLY:
@@ -367,7 +368,7 @@ def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
 
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
-    """A window table function under its alias; without one its columns keep the table's name."""
+    """A table function under its alias; without an alias, columns of a window function keep the table's name."""
     if snapshot_of(table, context) is not None:
         raise snapshot_without_left(function)
     if function.name.upper() in CHANGELOG_FUNCTIONS and context.catalog.function(function.name) is None:
@@ -421,7 +422,7 @@ def _is_asof(join: exp.Join) -> bool:
 
 
 def _as_of(join: exp.Join, scope: Scope, context: Context, hints: LookupHints, bind_query: BindQuery) -> Scope:
-    """FOR SYSTEM_TIME AS OF: a lookup of a table outside, or a join with what a stream has now, or had at a time."""
+    """FOR SYSTEM_TIME AS OF: a lookup in an external table, or a join with the current or past rows of a stream."""
     time = joined_as_of(join.this, scope)
     if time.time is TimeDomain.PROCESSING and is_looked_up(join.this, context):
         _refuse_but_lookup(join.this, context)
@@ -445,14 +446,14 @@ def _joined_source(right: exp.Expr, context: Context, bind_query: BindQuery) -> 
 
 
 def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; other joins are refused."""
+    """CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE. UnsupportedError SS301 for other joins."""
     right = join.this
     if not isinstance(right, (exp.Unnest, exp.Lateral)):
         raise _refused_join(join)
     side = (join.args.get("side") or "").upper()
     if side not in ("", "LEFT") or (join.args.get("kind") or "").upper() not in _EMPTY | {"OUTER"}:
         raise _refused_join(join)
-    if not _always_true(join.args.get("on")):
+    if not is_always_true(join.args.get("on")):
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     _refuse_but_lookup(right, context)
@@ -464,17 +465,13 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
 
 
 def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
-    """The clauses behind a joined table, but LOOKUP ASYNC."""
+    """Refuse all clauses of a joined table except LOOKUP ASYNC."""
     clauses = replace(table_clauses_of(right), lookup=None)
     _refuse_hint(right, clauses, context)
     if clauses.barriers is not None:
         context.refuse("barriers", clauses.barriers.span)
     if clauses.watermark is not None:
         _misplaced_watermark(clauses.watermark, context)
-
-
-def _always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
 
 
 def _refused_join(join: exp.Join) -> SqlStreamError:
@@ -499,17 +496,17 @@ ONE_ROW = Table(
     (("number-of-rows", "1"), ("fields.row.kind", "sequence"), ("fields.row.start", "1"), ("fields.row.end", "1")),
     bounded=True,
 )
-"""What a query without a table reads."""
+"""The source of a query without FROM."""
 
 
 def one_row() -> Scope:
-    """A row of which nothing has a name."""
+    """The scope of SELECT without FROM: one row, and no names."""
     return Scope(Scan(ONE_ROW, ("row",)), ())
 
 
 def bind_values(values: exp.Values, context: Context) -> Relation:
-    """The rows in their order, with columns ``col1``, … of common types. SS651 for types that have none, SS653
-    for rows of other lengths."""
+    """The rows of VALUES in their order, with columns ``col1``, … of common types. SS651 for types without a common
+    one, SS653 for rows of different lengths."""
     refuse_rest(values, ("expressions", "alias"), context)
     scope = one_row()
     rows = [_bound_row(row, scope, context) for row in values.expressions]

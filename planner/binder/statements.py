@@ -10,18 +10,18 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError, Diagnostic, SqlStreamError
 from sqlstream.grammar.depth import with_room
-from sqlstream.grammar.nodes import CreateView, Insert, Name, Query, Statement, StatementSet, Use
+from sqlstream.grammar.nodes import CreateView, Insert, Query, Statement, StatementSet, Use
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
 from sqlstream.planner.binder.context import DEFAULT_SETTINGS, BinderSettings, Context, Relation, bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
-from sqlstream.planner.binder.inserts import insert_into, without_partition
+from sqlstream.planner.binder.inserts import insert_into, table_to_write, without_partition
 from sqlstream.planner.binder.ordering import resolve_ranks
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.tables import dead_letter_table
-from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, TimeDomain, View
+from sqlstream.planner.catalog import Catalog, Function, FunctionKind, TimeDomain, View
 from sqlstream.planner.fields import Item
 from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.nodes import Correlate, Filter, Output, Project
@@ -30,7 +30,7 @@ from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.suggestions import counted, did_you_mean
+from sqlstream.planner.suggestions import counted
 
 TOO_MANY_OPERATORS = "SS285"
 
@@ -40,15 +40,15 @@ CORE_MODULE = "core"
 
 @with_room
 def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
-    """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
+    """The plan of a query. SqlStreamError with all mistakes of one SELECT."""
     relation = _bind_whole(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
 @with_room
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
-    """The plan of INSERT INTO. SS202, SS216."""
-    target = _target(statement.target, catalog)
+    """The plan of INSERT INTO. SS202, SS205, SS206, SS216, SS295."""
+    target = table_to_write(str(statement.target), statement.target.span, catalog)
     table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:
         raise unsupported.refusal("buckets", statement.target.span)
@@ -62,7 +62,7 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = 
 
 @with_room
 def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
-    """The view, whose query is bound once so that mistakes show when it is created."""
+    """The view of CREATE VIEW. Its query is bound here once, so that mistakes are reported when it is created."""
     relation = _relation(statement.query, catalog)
     if statement.columns and len(statement.columns) != len(relation.names):
         message = f'view "{statement.name}" has {counted(len(relation.names), "column")}, not {len(statement.columns)}'
@@ -93,7 +93,8 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSetti
 def bind_statement_set(
     statements: StatementSet, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS
 ) -> StatementSetNode:
-    """The plans of all inserts; the mistakes of all of them at once. SS327 where one waits for another clock."""
+    """The plan of a statement set; reports the mistakes of all inserts at once. SS327 where they wait for two
+    clocks."""
     plans: list[InsertNode] = []
     problems: list[Diagnostic] = []
     for insert in statements.inserts:
@@ -131,7 +132,7 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFA
 
 
 def _bind_whole(query: exp.Expr, catalog: Catalog, settings: BinderSettings) -> Relation:
-    """A query that none stands above."""
+    """The relation of a query that is no subquery: row numbers without a bound become OVER."""
     relation = _relation(query, catalog, settings)
     context = Context(catalog, settings=settings)
     node = resolve_ranks(relation.node, context)
@@ -143,8 +144,8 @@ _MOST_OPERATORS = 100_000
 
 
 def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
-    """Queries of WITH and views stand for their operators wherever they are named: twenty that name the one before
-    twice are a million."""
+    """SS285. A query of WITH or a view counts wherever it is named: twenty that each name the previous one twice are a
+    million operators."""
     number = node.operator_count
     if number > _MOST_OPERATORS:
         message = f"the query has {number:,} operators, more than {_MOST_OPERATORS:,}"
@@ -154,7 +155,7 @@ def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
 
 
 def _refuse_mixed_time(node: Node) -> None:
-    """One query has one clock: Spark's watermark cannot wait for two."""
+    """A query waits for event time or processing time, not both: Spark has one watermark. SS327."""
     domains = _domains(node)
     if TimeDomain.PROCESSING in domains and len(domains) > 1:
         raise unsupported.refusal("mixed time", None)
@@ -162,7 +163,7 @@ def _refuse_mixed_time(node: Node) -> None:
 
 @cached_per_node
 def _domains(node: Node) -> frozenset[TimeDomain]:
-    """The kinds of time that operators wait for. Windows without a time column wait for none."""
+    """The time domains that the operators of a plan wait for. Windows without a time column wait for none."""
     own: frozenset[TimeDomain] = frozenset()
     if isinstance(node, AssignWindows | WindowAggregate) and node.time is not None:
         own = frozenset({node.domain})
@@ -172,7 +173,7 @@ def _domains(node: Node) -> frozenset[TimeDomain]:
 
 
 def _refuse_clocks_of_two_kinds(plan: StatementSetNode, statements: StatementSet) -> None:
-    """A statement set is one query, and each of its inserts waits for one kind of time, or none."""
+    """SS327 where two inserts of a statement set, which is one Spark query, wait for different time domains."""
     waiting = [(domains, insert) for insert in plan.inserts if (domains := _domains(insert))]
     clocked = next((i for domains, i in waiting if TimeDomain.PROCESSING in domains), None)
     timed = next((i for domains, i in waiting if TimeDomain.PROCESSING not in domains), None)
@@ -184,16 +185,6 @@ def _refuse_clocks_of_two_kinds(plan: StatementSetNode, statements: StatementSet
         raise unsupported.refusal("mixed time", statements.span, detail)
 
 
-def _target(name: Name, catalog: Catalog) -> Table:
-    match catalog.relation(str(name)):
-        case Table() as table:
-            return table
-        case View():
-            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', name.span)
-    hint = did_you_mean(str(name), catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
-    raise bind_error("SS202", f'table "{name}" does not exist', name.span, hint)
-
-
 # --- 'sqlstream.functions.on-error' ---------------------------------------------------------------------------
 
 NOT_TOLERANT = "SS244"
@@ -203,13 +194,13 @@ _TOLERANT_NODES: dict[FunctionKind, tuple[type[Node], ...]] = {
     FunctionKind.SCALAR: (Project, Filter, Correlate),
     FunctionKind.TABLE: (Correlate,),
 }
-"""Where calls of a function may fail for a row; process functions have a node of their own."""
+"""The nodes whose calls of a function may fail for single rows. Process functions have a node of their own."""
 
 
 def functions_on_error(plan: Node, settings: BinderSettings, catalog: Catalog) -> OnError:
-    """What happens to rows for which a function of the plan raises an exception; FAIL where it calls none.
+    """The action for rows for which a function of the plan raises an exception; FAIL where it calls none.
 
-    BindError SS240, SS241 for the table of dead letters, SS244 for functions that the setting does not reach.
+    BindError SS240, SS241 for the table of dead letters, SS244 for functions that the setting does not apply to.
     """
     action, name = settings.functions
     if action is BadAction.FAIL:

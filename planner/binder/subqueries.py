@@ -16,31 +16,22 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, of_no_rows
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
+from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.joins import join_sides as join_of
-from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
-from sqlstream.planner.binder.ordering import check_order
-from sqlstream.planner.binder.scope import Scope, Selected, Visible
-from sqlstream.planner.expressions import (
-    as_expression,
-    conjunction,
-    conjuncts,
-    has_subquery,
-    rewritten,
-    subquery_of_in,
-    with_args,
-)
-from sqlstream.planner.fields import Item, UniqueNames, field_of
+from sqlstream.planner.binder.ordering import check_order, sorted_by
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
+from sqlstream.planner.expressions import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
+from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.nodes import Filter, extended
-from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
-"""Makes the relation of a subquery, and notes what it reads of the query around it."""
+"""Binds a subquery, and collects in the Correlation what it reads of the query around it."""
 
 WRONG_WIDTH = "SS650"
 
@@ -53,7 +44,7 @@ _MOST_TWICE = 4
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
-    """What WHERE asks for without subqueries, and its other conditions."""
+    """WHERE without its conditions that have subqueries, and those conditions."""
     if not has_subquery(where):
         return where, []
     conditions = conjuncts(where)
@@ -63,19 +54,20 @@ def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expre
 
 @dataclass(frozen=True)
 class Subqueries:
-    """Those of one SELECT. What cannot be joined is an UnsupportedError SS308, a wrong number of columns SS650."""
+    """Binds the subqueries of one SELECT. UnsupportedError SS308 for what cannot be joined, SS650 for a wrong number of
+    columns."""
 
     context: Context
     bind: Bind
 
     def filtered(self, scope: Scope, conditions: Iterable[exp.Expr]) -> Scope:
-        """The rows for which all of the conditions, which have subqueries, hold."""
+        """The rows for which all ``conditions``, which have subqueries, hold."""
         for condition in conditions:
             scope = self._where(scope, condition)
         return scope
 
     def selected(self, columns: Sequence[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-        """The select list over a scope that has the values of its subqueries."""
+        """The select list with its subqueries replaced by columns of the returned scope."""
         replaced = list(columns)
         for i, column in enumerate(columns):
             if column.bound is None and has_subquery(column.expression):
@@ -92,7 +84,7 @@ class Subqueries:
         match plain:
             case exp.Exists(this=exp.Query()):
                 return self._exists(scope, plain, holds)
-            case exp.In() if (query := subquery_of_in(plain)) is not None:
+            case exp.In() if (query := asked_of(plain)) is not None:
                 return self._in(scope, plain, query, holds)
         return self._checked(*self.valued(condition, scope))
 
@@ -108,9 +100,11 @@ class Subqueries:
         return self.joined(scope, right, kind, rows.read.conditions, node)
 
     def _in(self, scope: Scope, node: exp.In, query: exp.Expr, holds: bool) -> Scope:
-        """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
-        which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all;
-        so it is inside of many others, each of which would have the plan twice.
+        """IN is a semi join. NOT IN of values that may be NULL is two anti joins: one on equal values, one on whether a
+        value of the subquery is NULL, or NULL is compared with any row.
+
+        Without keys for the second join, and deep inside other NOT INs, each of which doubles the plan, it is one anti
+        join that compares all pairs.
         """
         scope, operand = self.valued(node.this, scope)
         rows = self._rows(query, scope, is_set=True, lists=True, twice=not holds)
@@ -129,7 +123,7 @@ class Subqueries:
         return self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
 
     def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> list[bool]:
-        """For each comparison whether one of its values may be NULL."""
+        """For each comparison, whether one of its values may be NULL."""
         types, quiet = types_of(scope, self.context), replace(self.context, problems={})
         operands = (types.nullable(bind(comparison.left, scope, quiet, _PLACE)) for comparison in equal)
         return [own or field.nullable for own, field in zip(operands, rows.values, strict=True)]
@@ -137,14 +131,14 @@ class Subqueries:
     # --- values -------------------------------------------------------------------------------------------------
 
     def valued(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
-        """The expression over a scope that has the values of its subqueries."""
+        """The expression with its subqueries replaced by columns of the returned scope."""
 
         def value(node: exp.Expr) -> exp.Expr:
             nonlocal scope
             match node:
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
-                case exp.In() if (query := subquery_of_in(node)) is not None:
+                case exp.In() if (query := asked_of(node)) is not None:
                     scope, operand = self.valued(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
@@ -164,31 +158,31 @@ class Subqueries:
         rows = self._rows(node.this, scope, is_set=True, lists=False)
         if rows.read.one_row:
             return scope, exp.true()
-        scope = self._beside(scope, rows, rows.distinct(values=False), node)
+        scope = self._left_joined(scope, rows, rows.distinct(values=False), node)
         return scope, _is_not_null(rows.reference("there"))
 
     def _in_value(
         self, scope: Scope, rows: SubqueryRows, equal: Sequence[exp.EQ], node: exp.In, *, null_is_false: bool
     ) -> tuple[Scope, exp.Expr]:
-        """TRUE where the value is found; else NULL where it or a value of the subquery is, but FALSE of no rows."""
+        """IN as a value: TRUE if found, FALSE without rows, else NULL if the value or one of the subquery is NULL."""
         if rows.read.one_row and len(equal) == 1:
             scope, value = self._scalar(scope, rows, node)
             return scope, exp.Paren(this=exp.EQ(this=equal[0].left.copy(), expression=value))
         nullable = any(self._nullable(equal, rows, scope))
-        scope = self._beside(scope, rows, rows.distinct(values=True), node, equal)
+        scope = self._left_joined(scope, rows, rows.distinct(values=True), node, equal)
         is_there = _is_not_null(rows.reference("there"))
         if null_is_false or not nullable:
             return scope, is_there
         if len(equal) != 1:
             raise unsupported.refusal("subquery of rows", span_of(node))
-        scope = self._beside(scope, rows, rows.nulls(), node)
+        scope = self._left_joined(scope, rows, rows.nulls(), node)
         nulls = rows.reference("nulls")
         unknown = exp.Or(this=_is_null(equal[0].left.copy()), expression=nulls)
         answers = exp.Case().when(is_there, exp.true()).when(_is_null(nulls), exp.false()).when(unknown, exp.Null())
         return scope, exp.Paren(this=answers.else_(exp.false()))
 
     def _scalar(self, scope: Scope, rows: SubqueryRows, node: exp.Expr) -> tuple[Scope, exp.Expr]:
-        """The value of the row that the subquery gives; where it may give several, RAISE_ERROR of more than one."""
+        """The value of a scalar subquery, which raises an error when it runs and there is more than one row."""
         if len(rows.values) != 1:
             message = f"a scalar subquery gives one column, not {len(rows.values)}"
             raise bind_error(WRONG_WIDTH, message, node, "Select one value in it.")
@@ -197,14 +191,14 @@ class Subqueries:
             error = exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(MANY_ROWS)])
             many = exp.GT(this=rows.reference("rows"), expression=exp.Literal.number(1))
             value = exp.Paren(this=exp.Case().when(many, error).else_(value))
-            return self._beside(scope, rows, rows.single(), node), value
+            return self._left_joined(scope, rows, rows.single(), node), value
         if rows.read.default is None:
-            return self._beside(scope, rows, rows.all(), node), value
+            return self._left_joined(scope, rows, rows.all(), node), value
         kind, default = rows.values[0].type, rows.read.default
         if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone tells no type
             default = exp.cast(default, kind.to_sqlglot())
         value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
-        return self._beside(scope, rows, rows.with_there(), node), exp.Paren(this=value)
+        return self._left_joined(scope, rows, rows.with_there(), node), exp.Paren(this=value)
 
     # --- joins --------------------------------------------------------------------------------------------------
 
@@ -214,7 +208,7 @@ class Subqueries:
     def rows_and_names(
         self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """What a subquery gives, and the names of its own columns. ``twice``: the plan may have it twice."""
+        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain it twice."""
         read = Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists)
         outer = self.context.around
         inside = replace(
@@ -229,16 +223,17 @@ class Subqueries:
         rows = SubqueryRows(relation.node, values, keys, read, self.context.settings.state_ttl_ms)
         return rows, relation.names[:own]
 
-    def _beside(
+    def _left_joined(
         self, scope: Scope, rows: SubqueryRows, right: Scope, at: exp.Expr, equal: Iterable[exp.Expr] = ()
     ) -> Scope:
-        """The rows of the query beside what ``right`` says of them, one row at most."""
+        """The rows of the query, each with the row of ``right`` that matches it, if there is one."""
         if not rows.read.keyed:
             raise unsupported.refusal("correlated subquery", span_of(at), _BY_EQUALITIES)
-        beside = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
-        return Scope(beside.node, tuple(c for c in beside.columns if c.name not in rows.names_of_keys))
+        joined = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
+        return Scope(joined.node, tuple(c for c in joined.columns if c.name not in rows.names_of_keys))
 
     def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
+        """The join of the query with rows of a subquery."""
         right = with_distinct_fields(right, scope)
         pairs = scope_of_both(scope, right)
         bound = [bind_condition(condition, pairs, self.context, _PLACE) for condition in conditions]
@@ -249,7 +244,7 @@ class Subqueries:
 
 
 def _equalities(operand: exp.Expr, rows: SubqueryRows, node: exp.In) -> list[exp.EQ]:
-    """The comparisons of a value, or of the values of a row, with the columns of the subquery."""
+    """The comparisons of the operand of IN, a value or a row of values, with the columns of the subquery. SS650."""
     plain = operand.unnest()
     values = plain.expressions if isinstance(plain, exp.Tuple) else [operand]
     if len(values) != len(rows.values):
@@ -275,7 +270,7 @@ def _is_not_null(value: exp.Expr) -> exp.Expr:
 
 
 def _null_is_false(node: exp.Expr) -> bool:
-    """Is the value asked for by AND and OR alone, up to WHERE?"""
+    """Whether NULL has the effect of FALSE: only AND, OR and parentheses are between the expression and WHERE."""
     around = node.parent
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
@@ -290,8 +285,9 @@ _BOTH_SIDES = "It reads both sides of a join that is not INNER."
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """The join without subqueries in ON, its sides, and the conditions that its rows must fulfil besides.
+    """The join without subqueries in ON, its sides, and further conditions that its rows must fulfil.
 
+    Conditions of an inner join hold for its rows; those of other joins read one side and are evaluated below the join.
     UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
     """
     on = join.args.get("on")
@@ -320,12 +316,12 @@ def without_subqueries_on(
             rest.append(value)
         else:
             raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
-    on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
+    on = conjunction([node_of(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
 
 
 def _kept_sides(join: exp.Join) -> tuple[bool, bool]:
-    """Of which side rows come out, or decide what does, that fail the condition."""
+    """For each side, whether rows that fail the condition still matter: they are padded, or kept by ANTI."""
     side, kind = join.text("side").upper(), join.text("kind").upper()
     if kind in ("SEMI", "ANTI"):
         return kind == "ANTI", False
@@ -333,7 +329,7 @@ def _kept_sides(join: exp.Join) -> tuple[bool, bool]:
 
 
 def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
-    """The side that a condition reads, the left one where it reads none."""
+    """The side that a condition reads, left if it reads none; None if it reads both."""
     outside = condition.walk(prune=lambda node: isinstance(node, exp.Query))
     columns = [node for node in outside if isinstance(node, exp.Column)]
     own = {table.alias_or_name.casefold() for table in condition.find_all(exp.Table)}
@@ -352,7 +348,8 @@ _LATERAL_KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})
 
 @dataclass(frozen=True)
 class _LimitedSelect:
-    """The subquery without ORDER BY and LIMIT, whose last columns are what it orders by; the numbers of its rows."""
+    """A lateral subquery without ORDER BY and LIMIT: its last columns are those of ORDER BY, and LIMIT keeps the rows
+    numbered ``first`` to ``last``."""
 
     select: exp.Select
     order: tuple[exp.Expr, ...]
@@ -361,25 +358,31 @@ class _LimitedSelect:
 
 
 def is_lateral_query(join: exp.Expr) -> bool:
+    """Whether a join is one with LATERAL (SELECT …)."""
     return (
         isinstance(join, exp.Join) and isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
     )
 
 
 def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
-    """The scope of both sides. UnsupportedError SS308 for what cannot be joined."""
+    """The scope of each row with those that LATERAL (SELECT …) gives for it. UnsupportedError SS308 for what cannot be
+    joined.
+
+    What the subquery reads of the row is the condition of a join; LIMIT is a Top-N per value that the condition
+    compares.
+    """
     context, lateral = subqueries.context, join.this
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
     side, on = join.text("side").upper(), join.args.get("on")
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not _is_always_true(on):
+    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not is_always_true(on):
         raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
     limited = _limited_select(lateral.this, subqueries)
     rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
     own = len(rows.values) - len(limited.order)
     if limited.last is not None:
         rows = _with_first_rows(rows, limited, join, subqueries)
-    # An aggregate without GROUP BY gives a row for every row around it.
+    # An aggregate without GROUP BY gives one row even for no rows.
     fills = rows.read.one_row and bool(rows.keys)
     kind = JoinKind.LEFT if side == "LEFT" or fills else JoinKind.INNER
     joined = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
@@ -387,23 +390,10 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     if fills:
         there = joined.find(rows.reference("there").name)[0].field
         joined, fields = _with_values_of_no_rows(joined, fields, limited.select, there, subqueries)
-    shown = _lateral_names(lateral, names[:own])
+    shown = names_under(lateral.args.get("alias"), lateral.alias, names[:own])
     alias = lateral.alias or None
     visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
     return Scope(joined.node, (*scope.columns, *visible))
-
-
-def _is_always_true(condition: exp.Expr | None) -> bool:
-    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
-
-
-def _lateral_names(lateral: exp.Expr, names: tuple[str, ...]) -> tuple[str, ...]:
-    alias = lateral.args.get("alias")
-    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
-    if columns and len(columns) != len(names):
-        message = f'"{lateral.alias}" has {counted(len(names), "column")}, not {len(columns)}'
-        raise bind_error("SS216", message, alias)
-    return tuple(column.name for column in columns) or names
 
 
 # --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------
@@ -429,38 +419,33 @@ def _limited_select(subquery: exp.Subquery, subqueries: Subqueries) -> _LimitedS
 
 
 def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The value of an ordinal or of a name of the select list."""
+    """The expression of ORDER BY; ordinals and aliases of the select list are replaced."""
     if isinstance(value, exp.Literal) and value.name.isdigit() and 1 <= int(value.name) <= len(select.expressions):
-        return as_expression(select.expressions[int(value.name) - 1].unalias())
+        return node_of(select.expressions[int(value.name) - 1].unalias())
     column = aliased(value.name, select.expressions) if isinstance(value, exp.Column) and not value.table else None
     return value if column is None else column
 
 
 def _whole_number(clause: exp.Expr | None) -> int | None:
     value = clause.expression if clause is not None else None
-    plain = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit() and len(value.name) < 10
-    assert value is not None or not plain
-    count = int(value.name) if plain and value is not None else None
+    if value is None or not is_whole_number(value) or len(value.name) > 9:
+        return None
+    count = int(value.name)
     return None if count == 0 and isinstance(clause, exp.Limit) else count
 
 
 def _with_first_rows(rows: SubqueryRows, limited: _LimitedSelect, at: exp.Expr, subqueries: Subqueries) -> SubqueryRows:
-    """The first rows for each of the values that the condition of the join compares."""
+    """The first rows for each value that the condition of the join compares."""
     if not rows.read.keyed:
         detail = "With LIMIT it may read columns of the query around it in equalities alone."
         raise unsupported.refusal("correlated subquery", span_of(at), detail)
     fields = rows.values[len(rows.values) - len(limited.order) :]
-    order = tuple(map(_order_column, limited.order, (field.name for field in fields)))
+    order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
     check_order(order, rows.node, at)
     assert limited.last is not None
     keys = tuple(field.name for field in rows.keys)
     node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
     return replace(rows, node=check_changes(node, subqueries.context, at))
-
-
-def _order_column(ordered: exp.Expr, field: str) -> Sorted:
-    descending, first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
-    return Sorted(field, descending, not descending if first is None else bool(first))
 
 
 # --- its aggregates over no rows ------------------------------------------------------------------------------
@@ -469,8 +454,8 @@ def _order_column(ordered: exp.Expr, field: str) -> Sorted:
 def _with_values_of_no_rows(
     joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
 ) -> tuple[Scope, list[str]]:
-    """With what aggregates are of no rows, such as a count of 0, where there is no row."""
-    names, types = UniqueNames(f.name for f in joined.node.schema), Types(joined.node.schema)
+    """The columns with the values of aggregates over no rows, such as a count of 0, where there is no row."""
+    names, types = Names(f.name for f in joined.node.schema), Types(joined.node.schema)
     items: list[Item] = []
     filled: list[str] = []
     for field, expression in zip(fields, select.expressions, strict=False):

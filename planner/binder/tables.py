@@ -42,14 +42,15 @@ _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGE
 
 @with_room
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
-    """The declared table; all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
+    """The declared table; reports all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
     context = Context(catalog)
     options = dict(_pairs(create.options, context))
     columns = _columns(create, context)
     watermark = _watermark(create.watermark, columns, context) if create.watermark else None
-    columns = tuple(_with_time(c, watermark) for c in columns)
+    if watermark is not None:
+        columns = tuple(replace(c, time=TimeDomain.EVENT) if c.name == watermark.column else c for c in columns)
     _check_primary_key(create, columns, context)
-    key = _spelled(create.primary_key, columns)
+    key = tuple(c.name for name in create.primary_key if (c := _find(name, columns)) is not None)
     columns = tuple(replace(c, nullable=False) if c.name in key else c for c in columns)
     changelog = _changelog(create.options, options.get("connector", ""), context)
     connector = options.pop("connector", "")
@@ -122,7 +123,7 @@ def _computed(column: ComputedColumn, relation: Relation, context: Context) -> C
 
 
 def _marker(expression: exp.Expr) -> TimeDomain | None:
-    """The domain that PROCTIME() and INGESTION_TIME() mark."""
+    """The time domain of a column that is PROCTIME() or INGESTION_TIME()."""
     if isinstance(expression, exp.Anonymous) and not expression.expressions:
         return _MARKERS.get(expression.name.upper())
     return None
@@ -153,8 +154,8 @@ def _watermark(definition: WatermarkDef, columns: tuple[Column, ...], context: C
 def _strategy(
     definition: WatermarkDef, column: Column, columns: tuple[Column, ...], context: Context
 ) -> exp.Expression | None:
-    """The bound expression whose greatest value is the watermark. SS206 where it is no time, SS214 where it is not the
-    same for the same row."""
+    """The bound expression whose greatest value is the watermark. SS206 where it is no TIMESTAMP, SS214 where it may
+    differ between two evaluations for one row."""
     plain = Table("", tuple(replace(c, expression=None, metadata_key=None) for c in columns if c.time is None), "")
     names = tuple(c.name for c in plain.columns)
     scope = scope_of(Relation(Scan(plain, names), names), None)
@@ -188,7 +189,7 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int | None:
 
 
 def delay_ms(expression: exp.Expr) -> int:
-    """The delay of a watermark. SS212 if it is no constant interval, SS214 if it is negative."""
+    """The delay of a watermark in milliseconds. SS212 if it is no constant interval, SS214 if it is negative."""
     delay = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
     if delay < 0:
         raise bind_error("SS214", "the delay of WATERMARK must not be negative", expression)
@@ -196,19 +197,13 @@ def delay_ms(expression: exp.Expr) -> int:
 
 
 def conversion_hint(name: str, kind: DataType) -> str:
-    """How a column that is no timestamp becomes one."""
+    """The hint that says how a column of another type becomes a TIMESTAMP."""
     value = f"TIMESTAMP_MILLIS({name})" if kind.is_numeric else f"CAST({name} AS TIMESTAMP)"
     return f"Add a column such as event_time AS {value} to CREATE TABLE, and a WATERMARK for it."
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Column) and not node.table and node.name.casefold() == name.casefold()
-
-
-def _with_time(column: Column, watermark: Watermark | None) -> Column:
-    if watermark is not None and column.name == watermark.column:
-        return replace(column, time=TimeDomain.EVENT)
-    return column
 
 
 def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context: Context) -> None:
@@ -222,11 +217,6 @@ def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context
     keys = [n.casefold() for n in create.primary_key]
     if len(set(keys)) < len(keys):
         context.wrong("SS215", "PRIMARY KEY names a column twice", create.span)
-
-
-def _spelled(names: Iterable[str], columns: tuple[Column, ...]) -> tuple[str, ...]:
-    columns_named = (_find(n, columns) for n in names)
-    return tuple(c.name for c in columns_named if c is not None)
 
 
 def _find(name: str, columns: tuple[Column, ...]) -> Column | None:
@@ -243,7 +233,7 @@ def _changelog(options: Iterable[Option], connector: str, context: Context) -> f
 
 
 def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
-    """All columns of a table in declared order, computed and time columns included."""
+    """The plan that reads all columns of a table in declared order, computed and time columns included."""
     stored = tuple(c.name for c in table.columns if c.expression is None)
     node: Node = Scan(table, stored, on_error=on_error)
     for column in table.columns:
@@ -264,7 +254,7 @@ _FOLLOWED = "__watermark"
 
 
 def _followed(expression: exp.Expression, table: Table) -> tuple[Item]:
-    """The hidden field with the expression of the watermark, over what computed columns are made of."""
+    """The hidden field with the expression of the watermark, in which computed columns are replaced by their own."""
     computed = {c.name: c.expression for c in table.columns if c.expression is not None}
     return (Item(_FOLLOWED, substituted(expression, computed), TIMESTAMP, True),)
 
@@ -283,7 +273,7 @@ OWN_TABLE = "SS242"
 
 
 def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
-    """What happens to the bad rows of a table that is read. BindError SS240, SS241, SS242."""
+    """The action for the bad rows of a source table. BindError SS240, SS241, SS242."""
     action, name = action_of(table)
     if name is None:
         return OnError(action)
@@ -295,7 +285,8 @@ def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
 
 
 def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None = None) -> Table:
-    """The table for the bad rows of ``owner``. BindError SS240 where there is none, SS241 where it cannot take them."""
+    """The table for the bad rows of ``owner``. BindError SS240 where it does not exist, SS241 where its columns do not
+    fit."""
     relation = catalog.relation(name)
     if not isinstance(relation, Table):
         what = "is a view" if relation is not None else "does not exist"

@@ -26,7 +26,7 @@ from sqlstream.planner.binder.joins import (
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
 from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
@@ -56,11 +56,11 @@ _KEYED = (
 
 
 def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, context: Context) -> Scope:
-    """The scope of both sides. ``time``: the field of the left side that AS OF names, in event or processing time;
-    None: the present, in which each left row comes.
+    """The scope of both sides of FOR SYSTEM_TIME AS OF. ``time`` is the left side's event or processing time that AS OF
+    names; None means the current rows, when a left row arrives.
 
-    BindError SS655 for a right side without versions, SS656 for keys that the condition does not name, SS657 for the
-    kind of join, SS291 to SS293 for conditions that kernels cannot decide.
+    BindError SS655 for a right side without versions, SS656 for a key that the condition does not name, SS657 for the
+    kind of join, SS291 to SS293 for conditions that kernels cannot evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     kind = kind_of_one_partner(join, "a temporal join")
@@ -93,7 +93,7 @@ def temporal_scope(
     left_tables: Sequence[str],
     context: Context,
 ) -> Scope:
-    """With what else the condition says: of an inner join above it."""
+    """The scope of a temporal join; the ``rest`` of an inner join's condition filters above it."""
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
     node = check_changes(node, context, join)
@@ -104,6 +104,7 @@ def temporal_scope(
 
 
 def kind_of_one_partner(join: exp.Join, what: str) -> JoinKind:
+    """INNER or LEFT. BindError SS657 for other kinds of join, which ``what`` cannot be."""
     side, kind = ((join.args.get(key) or "").upper() for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
         words = " ".join(word for word in (side, kind) if word)
@@ -115,7 +116,7 @@ def kind_of_one_partner(join: exp.Join, what: str) -> JoinKind:
 def conditions_on(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
-    """The conditions of ON and USING, each by itself, and the columns of both sides."""
+    """The conditions of ON or USING, one per comparison, and the columns of both sides."""
     pairs = scope_of_both(left, right)
     conditions: list[exp.Expression] = []
     columns = pairs.columns
@@ -148,7 +149,7 @@ class _KeyedConditions:
 def _split_by_key(
     conditions: Sequence[exp.Expression], left: Node, right: Scope, keys: Iterable[frozenset[str]], join: exp.Join
 ) -> _KeyedConditions:
-    """The equalities of the fields of one of the ``keys`` of the right side, and all other conditions."""
+    """The equalities on one of the ``keys`` of the right side, and all other conditions. SS656 without them."""
     sides = Sides(left, right.node)
     named: dict[str, tuple[Equality, exp.Expression]] = {}
     for condition in conditions:
@@ -170,7 +171,7 @@ def _split_by_key(
 
 
 def _key_field(value: exp.Expression, node: Node) -> str | None:
-    """The field that a value is, also as a wider integer: other types could make one value of two."""
+    """The field that a value is, also cast to a wider integer; other casts could map two values to one."""
     if isinstance(value, exp.Column):
         return value.name
     inner = value.this if isinstance(value, exp.Cast) else None
@@ -182,10 +183,10 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """The rows of a relation that are versions from their ``time`` on; None where its rows are something else.
+    """The rows of a relation as versions, each valid for its key from its ``time`` on; None where they are no versions.
 
-    Views of the last row of each key hold all rows as versions, those that came late or in one micro-batch, too; so the
-    rows below the view are taken. The first row of a key is its only version, and comes once it is final.
+    In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
+    the join reads the rows below the view. The first row of a key is its only version, emitted once it is final.
     """
     match node:
         case Scan():
@@ -211,7 +212,7 @@ def _over_versions(node: Node, below: Node | None) -> Node | None:
 
 
 def _keeps_keys(node: Filter) -> bool:
-    """Do all versions of a key pass, or none? Of rows that are only added those that pass are the versions."""
+    """Whether all versions of a key pass or none do. Of append-only rows those that pass are the versions."""
     read = columns_of(node.condition)
     return node.input.changelog_mode == APPEND_ONLY or any(read <= key for key in node.input.upsert_keys)
 
@@ -229,19 +230,20 @@ _COMPARISON_HINT = (
 
 @dataclass(frozen=True)
 class _Comparison:
-    """``condition``: the left value, compared with the right one."""
+    """The comparison of ASOF JOIN: ``condition`` has the left value first, ``written`` is as the user wrote it."""
 
     condition: exp.Expression
     written: exp.Expression
 
     @property
     def of_sides(self) -> tuple[exp.Expression, exp.Expression]:
-        return as_expression(self.condition.this), as_expression(self.condition.expression)
+        """The left and the right value."""
+        return node_of(self.condition.this), node_of(self.condition.expression)
 
 
 @dataclass(frozen=True)
 class _AsofConditions:
-    """What ON says beside the comparison: equalities, conditions on one side, and on both."""
+    """The rest of ON: equalities, conditions on one side, and on both."""
 
     equal: tuple[Equality, ...]
     of_left: list[exp.Expression]
@@ -250,8 +252,13 @@ class _AsofConditions:
 
 
 def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Scope:
-    """The scope of both sides. BindError SS657 for the kind of join, SS670 where not one condition compares values of
-    both sides, SS671 for processing times, SS291 to SS293 for conditions that kernels cannot decide."""
+    """The scope of both sides of ASOF JOIN: each left row with the nearest row of the right side.
+
+    If rows are only added and the nearest one is the newest that is not after the left row, in event time, the join
+    waits for the watermark and its results are final. Any other ASOF JOIN updates its results. BindError SS657 for the
+    kind of join, SS670 unless exactly one condition compares values of both sides, SS671 for processing times, SS291 to
+    SS293 for conditions that kernels cannot evaluate.
+    """
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
     kind = kind_of_one_partner(join, "ASOF JOIN")
     right = with_distinct_fields(right, left)
@@ -306,7 +313,7 @@ def _compared(condition: exp.Expression, sides: Sides) -> _Comparison | None:
         return None
     turned = operator(this=one.copy(), expression=other.copy())
     turned.meta.update(condition.meta)
-    return _Comparison(as_expression(turned), condition)
+    return _Comparison(node_of(turned), condition)
 
 
 def _refuse_processing_time(match: _Comparison, left: Node, right: Node) -> None:
@@ -333,7 +340,7 @@ def _asof_conditions(conditions: Sequence[exp.Expression], sides: Sides) -> _Aso
 def _event_time_join(
     match: _Comparison, rest: _AsofConditions, kind: JoinKind, left: Node, right: Node, sides: Sides
 ) -> TemporalJoin | None:
-    """The join that waits for the watermark; None where rows that come later may be nearer."""
+    """The join that waits for the watermark; None where a later row may be nearer."""
     bound = sides.time_bound(match.condition)
     if bound is None or rest.of_both or any(side.changelog_mode != APPEND_ONLY for side in (left, right)):
         return None
@@ -345,7 +352,7 @@ def _event_time_join(
 
 
 def _ttl_ms(left: Scope, right: Scope, context: Context) -> int:
-    """That of the side that lives longer; where one lives for ever, the other does."""
+    """The longer time to live of both sides; no limit where one has none."""
     of_sides = [ttl_ms_of(side.tables, context) for side in (left, right)]
     return max(of_sides) if all(of_sides) else 0
 
@@ -353,7 +360,7 @@ def _ttl_ms(left: Scope, right: Scope, context: Context) -> int:
 def _updating_join(
     match: _Comparison, rest: _AsofConditions, kind: JoinKind, left: Node, right: Node, ttl_ms: int
 ) -> AsofJoin:
-    """UNSAFE for conditions on both sides to be checked above: they choose the partner."""
+    """The join that updates its results. Conditions on both sides choose the partner, so they must not filter above."""
     of_left = rest.of_left if kind is JoinKind.LEFT else []
     condition = decided_on_pairs([*of_left, *rest.of_both], left, right)
     decided = pair_condition(match.condition, left.schema, right.schema)
@@ -374,7 +381,7 @@ def _updating_join(
 
 
 def _first_by(right: Node) -> tuple[str, ...]:
-    """Of rows of one value the one with the smallest key counts; without a key the first that came."""
+    """The fields that choose among equally near rows: the smallest key; without a key the row that came first."""
     keys = sorted(right.unique_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(field.name for field in right.schema if keys and field.name in keys[0])
 
@@ -391,14 +398,14 @@ _ALL_AT_ONCE = (
 
 
 def snapshot_of(source: exp.Expr, context: Context) -> TableFunction | None:
-    """The call of SNAPSHOT that stands in FROM; None for other sources, and where a function of that name is made."""
+    """The call of SNAPSHOT in FROM; None for other sources, and where the catalog has a function of that name."""
     function = table_function_of(source) if isinstance(source, exp.Table) else None
     named = function is not None and function.name.upper() == SNAPSHOT
     return function if named and context.catalog.function(SNAPSHOT) is None else None
 
 
 def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The table whose present rows are joined. BindError SS210, SS220."""
+    """The scope of the table whose current rows are joined. BindError SS210, SS220."""
     arguments = _snapshot_arguments(call)
     table = arguments["input"].value
     assert isinstance(table, TableArgument)
@@ -415,7 +422,7 @@ def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope
 
 
 def snapshot_without_left(call: TableFunction) -> BindError:
-    """The error that nothing stands before SNAPSHOT."""
+    """SS220 for SNAPSHOT as the first source of FROM."""
     return bind_error("SS220", f"{SNAPSHOT} joins the rows on its left, and there are none", call.span, _SNAPSHOT_FORM)
 
 

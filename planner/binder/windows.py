@@ -18,7 +18,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, UniqueNames
+from sqlstream.planner.fields import Field, Names
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
@@ -46,7 +46,7 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
 def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) -> Field:
-    """The time attribute that ``column`` stands for; BindError SS210, SS672 with what to write instead."""
+    """The time attribute that ``column`` stands for. BindError SS210, SS672, whose hints say what to write instead."""
     field = scope.fields.get(resolved.name) if isinstance(resolved, exp.Column) else None
     if field is not None and field.time is not None:
         return field
@@ -67,7 +67,7 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
 
 
 def _lost_in(node: Node, name: str) -> RegularJoin | None:
-    """The join whose output ``name`` would be a time attribute if its rows had an order in time."""
+    """The regular join at which the time attribute ``name`` of an input becomes an ordinary column."""
     if isinstance(node, Project):
         expression = next((item.expression for item in node.items if item.field.name == name), None)
         if not isinstance(expression, exp.Column):
@@ -84,7 +84,7 @@ def _lost_in(node: Node, name: str) -> RegularJoin | None:
 
 
 def _time_lost(join: RegularJoin, name: str, window: str, column: exp.Expr) -> BindError:
-    """Why there are no windows above the join."""
+    """SS672: why rows of the join cannot be assigned to windows."""
     updates = join.changelog_mode != APPEND_ONLY
     what = "is updated later" if updates else "leaves when its partner comes"
     message = (
@@ -110,15 +110,15 @@ def _watermark_hint(name: str, scope: Scope) -> str:
 
 
 def default_time(scope: Scope) -> Field | None:
-    """The time of rows whose window names none: event time, else ingestion time, else PROCTIME(), else the clock."""
+    """The time attribute for a window that names none: event time, else ingestion time, else PROCTIME(), else None."""
     times = [f for f in scope.node.schema if f.time is not None and any(c.field == f.name for c in scope.columns)]
     preferred = (TimeDomain.EVENT, TimeDomain.INGESTION, TimeDomain.PROCESSING)
     return min(times, key=lambda f: preferred.index(f.time or TimeDomain.PROCESSING), default=None)
 
 
 def assign_windows(scope: Scope, window: Window, time: Field | None, partition_by: tuple[str, ...]) -> Scope:
-    """The scope with each row once per window, and the window's columns visible; ``time`` None: the clock's."""
-    names = UniqueNames(f.name for f in scope.node.schema)
+    """The scope with each row once per window and the window's columns; without ``time`` windows follow the clock."""
+    names = Names(f.name for f in scope.node.schema)
     columns = WindowColumns(*(names.unique(n) for n in WINDOW_COLUMNS))
     domain = time.time if time is not None and time.time is not None else TimeDomain.PROCESSING
     node = AssignWindows(scope.node, window, time.name if time is not None else None, partition_by, columns, domain)
@@ -134,10 +134,8 @@ def assign_windows(scope: Scope, window: Window, time: Field | None, partition_b
 
 @dataclass(frozen=True)
 class Signature:
-    """Parameters of a window function: positional ones in order, after the table and, where ``timed``, the time.
-
-    ``named`` ones are given by name only.
-    """
+    """The parameters of a window function. ``measures`` and ``optional`` may be given by position, after the table and,
+    where the function is ``timed``, its time; ``named`` ones by name only."""
 
     measures: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -146,14 +144,17 @@ class Signature:
 
     @property
     def required(self) -> tuple[str, ...]:
+        """Parameters that every call must give."""
         return ("DATA", *(("TIMECOL",) if self.timed else ()), *self.measures)
 
     @property
     def positional(self) -> tuple[str, ...]:
+        """Parameters that may be given by position, in order."""
         return (*self.required, *self.optional)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All parameters."""
         return (*self.positional, *self.named)
 
 
@@ -167,7 +168,7 @@ SIGNATURES: Mapping[str, Signature] = {
 
 
 def window_function(function: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The table with each row once per window. BindError SS210, SS211, SS212, SS220."""
+    """The table of a window function with each row once per window. BindError SS210, SS211, SS212, SS220."""
     kind = function.name.upper()
     arguments = arguments_by_name(function)
     data = arguments["DATA"].value
@@ -216,7 +217,8 @@ def arguments_by_name(function: TableFunction) -> dict[str, Argument]:
     signature = SIGNATURES[kind]
     by_parameter: dict[str, Argument] = {}
     for position, argument in enumerate(function.arguments):
-        name = _parameter(argument, position, kind, signature, bool(by_parameter) and _any_named(function, position))
+        after_named = any(a.name is not None for a in function.arguments[:position])
+        name = _parameter(argument, position, kind, signature, after_named)
         if name in by_parameter:
             raise bind_error("SS220", f"argument {name} of {kind} is given twice", argument.span)
         by_parameter[name] = argument
@@ -226,10 +228,6 @@ def arguments_by_name(function: TableFunction) -> dict[str, Argument]:
             raise bind_error("SS220", f"{kind} needs the argument {name}", function.span, hint)
     _check_kinds(kind, by_parameter)
     return by_parameter
-
-
-def _any_named(function: TableFunction, before: int) -> bool:
-    return any(a.name is not None for a in function.arguments[:before])
 
 
 def _parameter(argument: Argument, position: int, kind: str, signature: Signature, after_named: bool) -> str:
@@ -263,6 +261,7 @@ def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
 
 
 def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
+    """The arguments that are expressions or numbers of rows."""
     measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
@@ -279,14 +278,14 @@ Values = Mapping[str, Measured]
 
 @dataclass(frozen=True)
 class WindowInput:
-    """Where the expressions of a window are bound: the names of its input."""
+    """The input of a window, over which its expressions are bound."""
 
     scope: Scope
     context: Context
 
 
 def window_of_measures(kind: str, values: Values, span: Span | None, row: WindowInput) -> Window:
-    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter name. BindError SS211, SS212."""
+    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter. BindError SS211, SS212."""
     if kind == "SESSION":
         return _session(values, span, row)
     measures = {name: _measure(kind, name, value, span) for name, value in values.items() if name in _MEASURES}
@@ -344,8 +343,11 @@ def _aligned(kind: str, ms: Mapping[str, int], values: Values, span: Span | None
             _check_slide(kind, ms["SLIDE"], size, values, span)
             _check_offset(kind, "slide", ms["SLIDE"], offset, values, span)
             return Hop(ms["SLIDE"], size, offset)
-    _check_cumulate(ms["STEP"], size, values, span)
-    # As in Flink, where the offset of CUMULATE may be any; windows repeat after their size.
+    if size % ms["STEP"]:
+        step = readable(ms["STEP"])
+        message = f"size of CUMULATE is {readable(size)}, which is no multiple of its step of {step}"
+        raise bind_error("SS211", message, _span_of_measure(values["SIZE"]) or span, _CUMULATE_HINT)
+    # As in Flink, CUMULATE takes any offset; its windows repeat after their size.
     return Cumulate(ms["STEP"], size, offset if abs(offset) < size else offset % size)
 
 
@@ -361,12 +363,7 @@ def _check_slide(kind: str, slide: Measure, size: Measure, values: Values, span:
         )
 
 
-def _check_cumulate(step: int, size: int, values: Values, span: Span | None) -> None:
-    if size % step:
-        message = f"size of CUMULATE is {readable(size)}, which is no multiple of its step of {readable(step)}"
-        raise bind_error(
-            "SS211", message, _span_of_measure(values["SIZE"]) or span, "The order is CUMULATE(…, step, size)."
-        )
+_CUMULATE_HINT = "The order is CUMULATE(…, step, size)."
 
 
 def _check_offset(kind: str, measure: str, limit_ms: int, offset_ms: int, values: Values, span: Span | None) -> None:
@@ -434,7 +431,7 @@ def _checked_duration(name: str, value: Measured, span: Span | None) -> int:
 
 
 def _gap(value: Measured, span: Span | None, row: WindowInput) -> int | exp.Expression:
-    """Milliseconds, or an expression of them where the gap depends on the row."""
+    """The gap in milliseconds, or an expression for it where it depends on the row."""
     expression = value.expression if isinstance(value, Duration) else value
     if isinstance(expression, RowsSyntax) or not expression.find(exp.Column, exp.Case, exp.If):
         return _checked_duration("GAP", value, span)
@@ -479,7 +476,7 @@ def _spark_gap(argument: exp.Expr) -> exp.Expr:
 
 
 def _spark_duration(name: str, argument: exp.Expr) -> exp.Expr:
-    """Spark takes text, which becomes an interval of milliseconds."""
+    """A duration that Spark takes as text, as an interval of milliseconds."""
     try:
         if isinstance(argument, exp.Literal) and argument.is_string:
             milliseconds = text_ms(argument.name)

@@ -24,13 +24,13 @@ from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.physical import explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of
-from sqlstream.statements.defining import DEFINITIONS, define
-from sqlstream.statements.definitions import create_table, table_of_query
+from sqlstream.statements.registry import define, is_definition
 from sqlstream.vocabulary import SessionVocabulary
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
+
 
 NO_PLAN = "SS283"
 
@@ -60,7 +60,10 @@ class Planner:
         workspace = self._workspace.copy()
         try:
             for statement in parse_script(text):
-                _carry_out(statement, workspace, text)
+                if not is_definition(statement):
+                    message = "a catalog is made of definitions, and this statement defines nothing"
+                    raise BindError(NO_PLAN, message, statement.span)
+                define(statement, workspace, text)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
         return Planner(workspace)
@@ -216,15 +219,3 @@ class Planner:
         """The text in the words of ``flink`` or ``spark``, or from these in ours. SqlStreamError SS381 with all that
         means something else there."""
         return transpiled(text, source, target, self._workspace)
-
-
-def _carry_out(statement: nodes.Statement, workspace: Workspace, text: str) -> None:
-    match statement:
-        case nodes.CreateTable() if statement.query is not None:
-            table, stored, _ = table_of_query(statement, workspace)
-            create_table(statement, table, stored, workspace.catalog)
-        case _ if isinstance(statement, DEFINITIONS):
-            define(statement, workspace, text)
-        case _:
-            message = "a catalog is made of definitions, and this statement defines nothing"
-            raise BindError(NO_PLAN, message, statement.span)

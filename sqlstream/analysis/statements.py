@@ -18,10 +18,10 @@ from sqlstream.analysis.answers import (
     StatementAnalysis,
     StateNeed,
     TableUse,
+    problem_of,
 )
 from sqlstream.analysis.fingerprints import fingerprint, fingerprint_of_text
-from sqlstream.analysis.fixes import problem_of
-from sqlstream.analysis.parameters import FilledText, filled
+from sqlstream.analysis.rewrites import FilledText, filled
 from sqlstream.batch import runs_instead
 from sqlstream.batch.choosing import batch_in_place_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
@@ -42,13 +42,12 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, emit_settings
-from sqlstream.statements.checking import check_statement
+from sqlstream.statements.registry import is_definition, statement_type
 from sqlstream.table_uses import looked_up_tables, read_columns, scanned_tables, side_tables
 from sqlstream.workspace import Workspace
 
 KEPT_FOR_EVER = "SS383"
 
-_READ_ONLY = (nodes.Query, nodes.Insert, nodes.StatementSet, nodes.Explain, nodes.Show, nodes.Describe)
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -60,7 +59,7 @@ def analyzed(text: str, workspace: Workspace) -> Analysis:
     except SqlStreamError:
         filled_text = FilledText(text)
     written = tuple(parse_each(filled_text.text))
-    changes = any(one.statement is not None and not isinstance(one.statement, _READ_ONLY) for one in written)
+    changes = any(one.statement is not None and is_definition(one.statement) for one in written)
     scratch = workspace.copy() if changes else workspace
     broken, statements = set[str](), list[StatementAnalysis]()
     names = tuple(parameter.name for parameter in filled_text.parameters)
@@ -91,7 +90,7 @@ def _of(
         if isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet):
             plain = _planned(statement, scratch, plain, names)
         else:
-            defined = check_statement(statement, scratch, text)
+            defined = statement_type(statement).check(statement, scratch, text)
             plain = _defined(statement, scratch, plain)
         mistakes: tuple[Diagnostic, ...] = ()
     except SqlStreamError as error:

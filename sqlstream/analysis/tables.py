@@ -1,17 +1,23 @@
-"""Catalogs of tables that a tool describes with dictionaries or in a file."""
+"""Catalogs of tables that a tool describes with dictionaries or in a file, and types of expressions over them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from sqlglot import exp
 
 from sqlstream.catalogs.store import Database, Entry, InMemory, Kind, Stored
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.grammar.quoting import quote_name, quote_string
+from sqlstream.planner.binder import bind_query
+from sqlstream.planner.catalog import Catalog
+from sqlstream.types import UNKNOWN, DataType
 
 WRONG_TABLE = "SS384"
 
@@ -156,3 +162,26 @@ def _stored(name: str, described: Described) -> Stored:
         raise error.with_source(text) from error.__cause__
     assert isinstance(statement, nodes.CreateTable | nodes.CreateView)
     return Stored(statement, text)
+
+
+# --- types of expressions that are parsed and not bound -------------------------------------------------------
+
+
+_RELATIONS = ("with_", "from_", "joins", "laterals")
+
+
+def type_of(expression: exp.Expr, catalog: Catalog) -> DataType:
+    """The type of an expression in the SELECT around it, which is bound with nothing else to compute. UNKNOWN where
+    that cannot be."""
+    around = expression.find_ancestor(exp.Select)
+    probe = exp.Select(expressions=[exp.Alias(this=expression.copy(), alias=exp.to_identifier("probed"))])
+    if around is not None:
+        for key in _RELATIONS:
+            value = around.args.get(key)
+            probe.set(key, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
+        outer = around.root().args.get("with_")
+        if probe.args.get("with_") is None and outer is not None:
+            probe.set("with_", outer.copy())
+    with suppress(SqlStreamError):
+        return bind_query(probe, catalog).schema[0].type
+    return UNKNOWN

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from sqlglot import exp
 
 from sqlstream.analysis.answers import Transpiled
-from sqlstream.analysis.types import type_of
+from sqlstream.analysis.tables import type_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import same_in_flink
 from sqlstream.grammar import clauses_of, format_script, nodes, parse_script, span_of, table_clauses_of, to_sql
@@ -23,13 +23,12 @@ from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.script import tokenize
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve, spark_text
+from sqlstream.planner.batch.decision import streaming_clause
 from sqlstream.planner.batch.respelling import for_spark
-from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.statements.checking import check_script
-from sqlstream.statements.from_flink import changes_from_flink
+from sqlstream.statements.checking import changes_from_flink, check_script
 from sqlstream.workspace import Workspace
 
 NOT_THE_SAME = "SS381"

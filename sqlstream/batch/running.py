@@ -1,33 +1,87 @@
-"""Starts batches: tables as views of Spark, the user's functions under Spark's names, one text."""
+"""Runs queries over finished data: tables as temporary views of Spark, one text of Spark SQL, the rows of INSERT."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from sqlglot import exp
+
 from sqlstream.batch.choosing import Batch
-from sqlstream.batch.tables import plan_of_table, rows_of
+from sqlstream.catalog import DEFAULT
+from sqlstream.connectors import is_scanned
 from sqlstream.connectors.secrets import secrets_of
-from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.errors import ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
-from sqlstream.planner.batch import SparkText, spark_text
-from sqlstream.planner.expressions import as_expression
+from sqlstream.grammar.spans import mark, span_of
+from sqlstream.planner.bad_rows import OnError, action_of
+from sqlstream.planner.batch import SparkText, conditions_of, spark_text
+from sqlstream.planner.binder.tables import read_table
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.expressions import as_expression, conjunction
+from sqlstream.planner.fields import Item, Names, field_of
+from sqlstream.planner.nodes import Filter, Output, Project
+from sqlstream.planner.physical import physical_plan
+from sqlstream.planner.rules import optimize
+from sqlstream.plans import RULES, Root, engine_of, plan_of, require_sources
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
+from sqlstream.settings import Settings
 from sqlstream.spark.running import is_connect
-from sqlstream.types import from_spark
+from sqlstream.types import DataType, from_spark
 from sqlstream.udfs.hiding import hiding, without_secrets
+from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.batch.run import BatchRun
-    from sqlstream.jobs import Job
+    from sqlstream.jobs import Job, JobRuntime
     from sqlstream.runner import Runner
-    from sqlstream.workspace import Workspace
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
+    """The plan that reads what the query may need of a table, which it calls ``name``."""
+    relation = read_table(table, OnError(action_of(table)[0]))
+    named = {name.casefold() for name in _names(query)}
+    every = _wants_all(query)
+    wanted = [c for c in table.columns if every or c.name.casefold() in named] or list(table.columns[:1])
+    fields = {f.name: f for f in relation.fields}
+    items = tuple(Item(c.name, field_of(c.name), fields[c.name].type, fields[c.name].nullable) for c in wanted)
+    node, given = relation.node, conditions_of(table, name, query) if is_scanned(table) else []
+    if given:
+        node = Filter(node, conjunction(given))
+    plan = optimize(Output(Project(node, items), tuple(c.name for c in wanted)), RULES)
+    assert isinstance(plan, Output)
+    return plan
+
+
+def _names(query: exp.Expr) -> Iterator[str]:
+    """All names in the query: some of them are those of columns."""
+    return (identifier.name for identifier in query.find_all(exp.Identifier))
+
+
+def _wants_all(query: exp.Expr) -> bool:
+    stars = (star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
+    natural = any((join.args.get("method") or "").upper() == "NATURAL" for join in query.find_all(exp.Join))
+    return natural or any(True for _ in stars)
+
+
+def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
+    """The rows of a plan that reads one table. ConnectorErrors of files that are not there, or lack columns."""
+    from sqlstream.planner.lowering import lower
+    from sqlstream.planner.lowering.hidden_columns import column
+
+    require_sources(plan)
+    rows = lower(physical_plan(plan, engine_of(settings)), runtime)
+    return rows.select(*map(column, plan.names))
 
 
 STOPPED = "SS470"
@@ -69,7 +123,6 @@ class Batches:
     def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
         """Computes the rows, then calls ``before`` and starts the job that writes them. SqlStreamError for what is
         wrong with either."""
-        from sqlstream.batch.inserts import plan_of_insert, stored_result, workspace_of_insert, write
 
         statement = batch.statement
         assert isinstance(statement, nodes.Insert)
@@ -167,3 +220,69 @@ def _forget(batch: Batch, spark: SparkSession) -> None:
     for name in batch.names.values():
         with suppress(Exception):
             spark.catalog.dropTempView(name)
+
+
+# --- INSERT: the rows are computed into a file of the session, a job writes them to the table -----------------
+# The job is one as of any INSERT from a bounded table, so every sink is written as it always is. Nothing of it is
+# checkpointed: a batch that failed has written nothing, or is begun anew by its user.
+
+
+_PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
+
+
+def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
+    """The table of the rows once they are in the folder."""
+    targets = _target_types(statement, workspace)
+    names = Names()
+    columns = tuple(
+        Column(names.unique(name), _stored(type_, position, targets))
+        for position, (name, type_) in enumerate(analyzed.columns)
+    )
+    options = (("path", str(folder)), ("format", "parquet"))
+    return Table(f"sqlstream_{folder.name}", columns, "filesystem", options, bounded=True)
+
+
+def _target_types(statement: nodes.Insert, workspace: Workspace) -> list[DataType]:
+    table = workspace.catalog.relation(str(statement.target))
+    if not isinstance(table, Table):
+        return []
+    types = {c.name.casefold(): c.type for c in table.columns}
+    names = statement.columns or tuple(c.name for c in table.physical_columns)
+    return [types.get(name.casefold(), DataType("STRING")) for name in names]
+
+
+def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType:
+    """A column of NULLs has no type of its own, and no file can hold it."""
+    if type_.name != "VOID":
+        return type_
+    return targets[position] if position < len(targets) else DataType("STRING")
+
+
+def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
+    """The workspace in which the job finds the result; it has no checkpoint that outlives the session."""
+    own_workspace = workspace.copy()
+    name = nodes.Name((*DEFAULT, result.name), span=Span(0, 0))
+    own_workspace.catalog.create(name, result)
+    for key in _PER_JOB:
+        own_workspace.settings.reset(key)
+    own_workspace.settings.set("execution.runtime-mode", "streaming")
+    return own_workspace
+
+
+def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace) -> Root:
+    """The plan of the job. SqlStreamError where the columns do not fit, as of any INSERT."""
+    catalog, database = (exp.to_identifier(name, quoted=True) for name in DEFAULT)
+    named = exp.Table(this=exp.to_identifier(result.name, quoted=True), db=database, catalog=catalog)
+    query = exp.select("*").from_(named)
+    span = span_of(statement.query)
+    if span is not None:
+        mark(query, span.start, span.end)
+    return plan_of(replace(statement, query=query), workspace)
+
+
+def write(rows: DataFrame, result: Table) -> None:
+    """The rows of the batch into the folder of the result."""
+    path = result.option("path")
+    assert path is not None
+    pairs = zip(rows.columns, result.columns, strict=True)
+    rows.select(*(rows[name].cast(c.type.ddl()).alias(c.name) for name, c in pairs)).write.parquet(path)

@@ -98,7 +98,7 @@ def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic
 
 
 def _changes_of(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
-    from sqlstream.statements.from_flink import changes_from_flink
+    from sqlstream.statements.checking import changes_from_flink
 
     return [(script.name, change) for script in scripts for change in changes_from_flink(script.text)]
 
@@ -189,8 +189,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
     from sqlstream.grammar import nodes
     from sqlstream.results import Rows
-    from sqlstream.statements.explaining import plan_page
-    from sqlstream.statements.plan_files import compiled_plan
+    from sqlstream.statements.explaining import compiled_plan, plan_page
 
     if style == "html":
         workspace = session.workspace
@@ -209,8 +208,8 @@ def _plan(statement: Planned, session: Session, style: str, stage: str, text: st
 def _declare(statement: nodes.Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
     from sqlstream.grammar import nodes
-    from sqlstream.statements.defining import define
     from sqlstream.statements.definitions import create_table
+    from sqlstream.statements.registry import define
 
     if isinstance(statement, nodes.CreateMaterializedView):
         define(statement, session.workspace, "")

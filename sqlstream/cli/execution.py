@@ -24,12 +24,14 @@ from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.secrets import shown_script
-from sqlstream.session import OK as DEFINED
 from sqlstream.session import Session
-from sqlstream.spark.startup import SparkStart, needs_spark, starts_job
+from sqlstream.spark.startup import SparkStart
+from sqlstream.statements.registry import needs_spark, starts_job
+from sqlstream.statements.statement import OK as DEFINED
 
 if TYPE_CHECKING:
     from sqlstream.batch.run import BatchRun
+
 
 # --- Messages while Spark or a job starts ----------------------------------------------------------------------
 

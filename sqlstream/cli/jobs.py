@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.reports.plan_figures import PlanFigures
     from sqlstream.results import Rows
 
+
 _EPILOG = """\b
 DIR is what jobs have as execution.checkpointing.dir; each keeps a record there, which is read without Spark.
 Without --dir it is about the jobs that the shell has submitted as processes of their own.
@@ -109,7 +110,7 @@ def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
 @_output
 def list_jobs(directory: str | None, output: str) -> None:
     """List jobs, oldest first."""
-    from sqlstream.statements.job_listings import job_rows
+    from sqlstream.statements.jobs import job_rows
 
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
@@ -122,7 +123,7 @@ def list_jobs(directory: str | None, output: str) -> None:
 def show_job(job: str, directory: str | None, output: str, record: bool) -> None:
     """Show what a job is and has done."""
     from sqlstream.jobs.records.record import to_text
-    from sqlstream.statements.job_listings import properties
+    from sqlstream.statements.jobs import properties
 
     shown = _job(job, directory)
     if record:
@@ -244,7 +245,7 @@ def savepoint_job(job: str, path: str | None, directory: str | None, timeout: fl
 def list_checkpoints(job: str | None, directory: str | None, output: str) -> None:
     """List the epochs of jobs, newest first."""
     from sqlstream.results import Rows
-    from sqlstream.statements.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
+    from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows
 
     jobs = _jobs(directory) if job is None else (_job(job, directory),)
     rows = [row for each in jobs for row in checkpoint_rows(each.name, each.checkpoints())]

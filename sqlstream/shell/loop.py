@@ -53,8 +53,9 @@ from sqlstream.shell.line_editor import LineEditor
 from sqlstream.shell.showing import Showing
 from sqlstream.shell.submitting import Submitted, Submitter, running, submitted_text
 from sqlstream.shell.warm_up import WarmUp
-from sqlstream.spark.startup import SparkStart, needs_spark
-from sqlstream.statements.defining import define
+from sqlstream.spark.startup import SparkStart
+from sqlstream.statements.checking import checked_script
+from sqlstream.statements.registry import define, needs_spark
 from sqlstream.udfs.texts import reason_of
 from sqlstream.workspace import Workspace
 
@@ -409,13 +410,14 @@ class Shell:
     def _statements(self, text: str) -> None:
         """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
         text = with_parameters(text, self._parameters)
-        if wrong := self._session.check(text):
-            raise SqlStreamError.of(wrong)
-        for warning in self._session.warnings(text):
+        script = checked_script(text, self._session.workspace)
+        if script.mistakes:
+            raise SqlStreamError.of(script.mistakes)
+        for warning in script.warnings:
             sys.stderr.write(warning.render() + "\n")
         self._last = text
         try:
-            for statement in parse_script(text):
+            for statement in script.statements:
                 began = time.monotonic()
                 self._statement(statement, text)
                 if self._display.timing:

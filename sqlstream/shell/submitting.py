@@ -40,8 +40,8 @@ from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL
 from sqlstream.shell.failures import name_in_statement, submitted_failure
 from sqlstream.statements.checking import check_script
-from sqlstream.statements.defining import DEFINITIONS
 from sqlstream.statements.materialized_views import declared_materialized, insert_of
+from sqlstream.statements.registry import is_definition
 from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.views.server import checkpoints_of_views
 from sqlstream.workspace import Workspace
@@ -74,7 +74,7 @@ class Definitions:
     def add(self, statement: Statement, catalog: Catalog) -> None:
         """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
         passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
-        if not isinstance(statement, DEFINITIONS) or isinstance(statement, passing):
+        if not is_definition(statement) or isinstance(statement, passing):
             return
         if isinstance(statement, _Named) and _lasts(statement, catalog):
             return

@@ -7,19 +7,6 @@ import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sqlstream.grammar.nodes import (
-    AlterMaterializedView,
-    CompilePlan,
-    CreateMaterializedView,
-    CreateTable,
-    ExecutePlan,
-    Explain,
-    Insert,
-    Query,
-    Statement,
-    StatementSet,
-    UnitTest,
-)
 from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
@@ -27,21 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sqlstream.session import Session
-
-
-def starts_job(statement: Statement) -> bool:
-    """True for queries, INSERTs and what else runs on."""
-    creates = isinstance(statement, CreateTable) and statement.query is not None
-    executes = isinstance(statement, CompilePlan) and statement.execute
-    resumes = isinstance(statement, AlterMaterializedView) and statement.action != "SUSPEND"
-    starts = Query | Insert | StatementSet | ExecutePlan | CreateMaterializedView
-    return creates or executes or resumes or isinstance(statement, starts)
-
-
-def needs_spark(statement: Statement) -> bool:
-    """True for statements that start a job, for tests of views and for EXPLAIN SPARK."""
-    explains = isinstance(statement, Explain) and statement.stage == "SPARK"
-    return starts_job(statement) or isinstance(statement, UnitTest) or explains
 
 
 class SparkStart:

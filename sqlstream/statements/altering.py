@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import singledispatch
 
 from sqlglot import exp
 
@@ -17,32 +16,46 @@ from sqlstream.grammar import nodes
 from sqlstream.options import find
 from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.statements.changing_partitions import WRONG_CHANGE, partition_names
-from sqlstream.statements.ddl import definition_of
-from sqlstream.statements.definitions import Defined, bare, declared_view, define
+from sqlstream.results import Rows
+from sqlstream.statements.definitions import bare, declared_view, definition_of, tables_of
+from sqlstream.statements.partitions import WRONG_CHANGE, change_partitions, partition_names
+from sqlstream.statements.statement import OK, Defined, Definition, Execution
 from sqlstream.workspace import Workspace
 
 # --- ALTER TABLE ----------------------------------------------------------------------------------------------
 
 
-@define.register
-def _(statement: nodes.AlterTable, workspace: Workspace, text: str) -> Defined:
-    catalog = workspace.catalog
-    table = existing_table(statement, catalog)
-    if table is None:
-        return None
-    if isinstance(statement.change, nodes.ChangePartitions):
-        partition_names(statement.change, table, statement.name.span)
-        return table  # whose folders the session changes
-    path = catalog.path(statement.name)
-    path = (*path[:2], catalog_spelling(catalog, path))
-    before = definition_of(table, catalog, path)
-    if isinstance(statement.change, nodes.RenameTo):
-        return _renamed(before, path, statement.change, catalog)
-    after = changed(statement.change, before)
-    declared = _declared(after, path, catalog, statement.change.span)
-    catalog.put("relation", path, declared, Stored(after), statement.name)
-    return declared
+class AlterTable(Definition[nodes.AlterTable]):
+    """ALTER TABLE. The rows that the session stores follow a new name; partitions are made and removed."""
+
+    def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
+        catalog = workspace.catalog
+        table = existing_table(statement, catalog)
+        if table is None:
+            return None
+        if isinstance(statement.change, nodes.ChangePartitions):
+            partition_names(statement.change, table, statement.name.span)
+            return table  # ``run`` changes its folders
+        path = catalog.path(statement.name)
+        path = (*path[:2], catalog_spelling(catalog, path))
+        before = definition_of(table, catalog, path)
+        if isinstance(statement.change, nodes.RenameTo):
+            return _renamed(before, path, statement.change, catalog)
+        after = changed(statement.change, before)
+        declared = _declared(after, path, catalog, statement.change.span)
+        catalog.put("relation", path, declared, Stored(after), statement.name)
+        return declared
+
+    def run(self, statement: nodes.AlterTable, execution: Execution) -> Rows:
+        before = tables_of(statement.name, execution.workspace)
+        after = self.define(statement, execution.workspace, execution.text)
+        if after is not None:
+            for table in before:
+                kind = connectors.connector(table.connector)
+                if isinstance(kind, connectors.SessionTable) and table.name != after.name:
+                    kind.rename(execution.runner.folders.root, table, after)
+            change_partitions(statement, after)
+        return OK
 
 
 def _existing(statement: nodes.AlterTable | nodes.AlterView, catalog: Catalog) -> Table | View | None:
@@ -107,14 +120,31 @@ def _wrong(message: str, span: Span, hint: str | None = None) -> BindError:
     return BindError(WRONG_CHANGE, message, span, hint=hint)
 
 
-@singledispatch
-def changed(change: nodes.Node, table: nodes.CreateTable) -> nodes.CreateTable:
+def changed(change: nodes.TableChange, table: nodes.CreateTable) -> nodes.CreateTable:
     """The definition with the change made. BindError SS249 where it does not fit."""
+    match change:
+        case nodes.RenameColumn():
+            return _with_renamed_column(change, table)
+        case nodes.SetOptions():
+            return _with_options(change, table)
+        case nodes.ResetOptions():
+            return _without_options(change, table)
+        case nodes.AddElements():
+            return _with_elements(change, table)
+        case nodes.ModifyElements():
+            return _with_modified_elements(change, table)
+        case nodes.RetypeColumn():
+            return _with_column_type(change, table)
+        case nodes.DropColumns():
+            return _without_columns(change, table)
+        case nodes.DropElement():
+            return _without_element(change, table)
+        case nodes.ChangeDistribution():
+            return _with_distribution(change, table)
     raise TypeError(type(change).__name__)
 
 
-@changed.register
-def _(change: nodes.RenameColumn, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_renamed_column(change: nodes.RenameColumn, table: nodes.CreateTable) -> nodes.CreateTable:
     column = _column(change.column, table, change.span)
     _require_new(change.name, [c for c in table.columns if c is not column], change.span)
     renamed = _Renaming(column.name, change.name)
@@ -158,14 +188,12 @@ class _Renaming:
         return copy
 
 
-@changed.register
-def _(change: nodes.SetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_options(change: nodes.SetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
     options = {option.key: option for option in (*table.options, *change.options)}
     return replace(table, options=tuple(options.values()))
 
 
-@changed.register
-def _(change: nodes.ResetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
+def _without_options(change: nodes.ResetOptions, table: nodes.CreateTable) -> nodes.CreateTable:
     given = {option.key for option in table.options}
     if missing := next((key for key in change.keys if key not in given and not _may_have(table, key)), None):
         hint = did_you_mean(missing, sorted(given), "options") or f"It has {', '.join(sorted(given))}."
@@ -180,8 +208,7 @@ def _may_have(table: nodes.CreateTable, key: str) -> bool:
     return kind is not None and find(kind.known_options, key) is not None
 
 
-@changed.register
-def _(change: nodes.AddElements, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_elements(change: nodes.AddElements, table: nodes.CreateTable) -> nodes.CreateTable:
     for placed in change.elements:
         match placed.element:
             case nodes.WatermarkDef() as watermark:
@@ -200,8 +227,7 @@ def _(change: nodes.AddElements, table: nodes.CreateTable) -> nodes.CreateTable:
     return table
 
 
-@changed.register
-def _(change: nodes.ModifyElements, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_modified_elements(change: nodes.ModifyElements, table: nodes.CreateTable) -> nodes.CreateTable:
     for placed in change.elements:
         match placed.element:
             case nodes.WatermarkDef() as watermark:
@@ -231,16 +257,14 @@ def _with_column(
     return (*columns[:place], column, *columns[place:])
 
 
-@changed.register
-def _(change: nodes.RetypeColumn, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_column_type(change: nodes.RetypeColumn, table: nodes.CreateTable) -> nodes.CreateTable:
     old = _column(change.column, table, change.span)
     if not isinstance(old, nodes.PhysicalColumn | nodes.MetadataColumn):
         raise _wrong(f'column "{old.name}" is computed, and has the type of its expression', change.span)
     return replace(table, columns=tuple(replace(old, type=change.type) if c is old else c for c in table.columns))
 
 
-@changed.register
-def _(change: nodes.DropColumns, table: nodes.CreateTable) -> nodes.CreateTable:
+def _without_columns(change: nodes.DropColumns, table: nodes.CreateTable) -> nodes.CreateTable:
     gone = [_column(name, table, change.span) for name in change.columns]
     names = {column.name.casefold() for column in gone}
     _require_unused(table, names, change.span)
@@ -275,8 +299,7 @@ def _names_in(expression: exp.Expression) -> set[str]:
     return {column.name.casefold() for column in expression.find_all(exp.Column)}
 
 
-@changed.register
-def _(change: nodes.DropElement, table: nodes.CreateTable) -> nodes.CreateTable:
+def _without_element(change: nodes.DropElement, table: nodes.CreateTable) -> nodes.CreateTable:
     if change.kind == "WATERMARK":
         if table.watermark is None:
             raise _wrong("the table has no WATERMARK", change.span)
@@ -290,8 +313,7 @@ def _(change: nodes.DropElement, table: nodes.CreateTable) -> nodes.CreateTable:
     return replace(table, primary_key=())
 
 
-@changed.register
-def _(change: nodes.ChangeDistribution, table: nodes.CreateTable) -> nodes.CreateTable:
+def _with_distribution(change: nodes.ChangeDistribution, table: nodes.CreateTable) -> nodes.CreateTable:
     if change.adds and table.distribution is not None:
         raise _wrong("the table is DISTRIBUTED already", change.span, "Write ALTER TABLE … MODIFY DISTRIBUTION.")
     if not change.adds and table.distribution is None:
@@ -320,24 +342,26 @@ def _require_new(name: str, columns: Sequence[nodes.Column], span: Span) -> None
 # --- ALTER VIEW -----------------------------------------------------------------------------------------------
 
 
-@define.register
-def _(statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
-    catalog = workspace.catalog
-    relation = _existing(statement, catalog)
-    if relation is None:
-        return None
-    if isinstance(relation, Table):
-        raise _wrong(f'"{relation.name}" is a table, not a view', statement.name.span, "Write ALTER TABLE.")
-    path = catalog.path(statement.name)
-    path = (*path[:2], catalog_spelling(catalog, path))
-    if statement.rename is not None:
-        return _renamed_view(relation, path, statement.rename, catalog)
-    assert statement.query is not None
-    create = nodes.CreateView(statement.name, statement.query, span=statement.span)
-    view, stored = declared_view(create, workspace, text)
-    stored = replace(stored, statement=replace(stored.statement, name=bare(path[2], statement.name)))
-    catalog.put("relation", path, view, stored, statement.name)
-    return view
+class AlterView(Definition[nodes.AlterView]):
+    """ALTER VIEW: another name, or another query."""
+
+    def define(self, statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
+        catalog = workspace.catalog
+        relation = _existing(statement, catalog)
+        if relation is None:
+            return None
+        if isinstance(relation, Table):
+            raise _wrong(f'"{relation.name}" is a table, not a view', statement.name.span, "Write ALTER TABLE.")
+        path = catalog.path(statement.name)
+        path = (*path[:2], catalog_spelling(catalog, path))
+        if statement.rename is not None:
+            return _renamed_view(relation, path, statement.rename, catalog)
+        assert statement.query is not None
+        create = nodes.CreateView(statement.name, statement.query, span=statement.span)
+        view, stored = declared_view(create, workspace, text)
+        stored = replace(stored, statement=replace(stored.statement, name=bare(path[2], statement.name)))
+        catalog.put("relation", path, view, stored, statement.name)
+        return view
 
 
 def _renamed_view(view: View, path: Path, change: nodes.RenameTo, catalog: Catalog) -> View:

@@ -1,89 +1,134 @@
-"""Whole scripts without running them: every statement bound, its options checked, all mistakes at once."""
+"""Checks of whole scripts, without running them: all mistakes, warnings, and what Flink does differently."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from sqlstream.batch import Batch, chosen
-from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlglot import exp
+
+from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner.binder.hints import without_effect as hints_without_effect
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.statements.defining import DEFINITIONS, define
-from sqlstream.statements.definitions import create_table, table_of_query
-from sqlstream.statements.explaining import checked_plan
-from sqlstream.statements.inspection import inspect_statement
-from sqlstream.statements.job_statements import is_job_statement
-from sqlstream.statements.mocking import bind_unit_test
-from sqlstream.statements.plan_files import planned
-from sqlstream.statements.replacing_rows import truncated_table
+from sqlstream.settings import without_effect
+from sqlstream.statements.registry import statement_type
 from sqlstream.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-
 
 _NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateFunction
 
 
-@with_room
-def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
-    """The mistakes of a script in the order of its text; the workspace stays as it is.
+@dataclass(frozen=True)
+class CheckedScript:
+    """A script that was parsed and checked, and not run: the statements that parse, and what is to say about them."""
 
-    What a wrong CREATE would have defined counts as known: statements that use it bring no further mistakes.
+    statements: tuple[nodes.Statement, ...]
+    mistakes: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...]
+
+
+def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
+    """The mistakes of a script in the order of its text; the workspace stays as it is."""
+    return checked_script(text, workspace).mistakes
+
+
+@with_room
+def checked_script(text: str, workspace: Workspace) -> CheckedScript:
+    """The statements of a script with its mistakes and warnings, in the order of the text.
+
+    The workspace stays as it is. Statements that use what a wrong CREATE would have defined bring no further mistakes.
     """
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
     mistakes = [d for error in errors for d in error.diagnostics]
     for statement in statements:
         try:
-            defined = check_statement(statement, scratch, text)
+            defined = statement_type(statement).check(statement, scratch, text)
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
             defined = False
         if not defined and isinstance(statement, _NAMED):
             broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
-    return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
+    in_order = sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text))
+    return CheckedScript(statements, tuple(in_order), warnings_of_script(statements, text))
 
 
 @with_room
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
-    """What the statements of a script say that is allowed and hardly meant, as far as they parse."""
-    statements, _ = parse_script_recovering(text)
+    """Warnings about what the statements of a script say that is probably a mistake, as far as they parse."""
+    return warnings_of_script(parse_script_recovering(text)[0], text)
+
+
+@with_room
+def warnings_of_script(statements: Iterable[nodes.Statement], text: str) -> tuple[Diagnostic, ...]:
+    """The warnings of ``script_warnings`` for a text that was parsed already."""
     return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
 
 
-def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratch: Workspace) -> bool:
-    if isinstance(chosen(nodes.Query(query, span=statement.span), scratch), Batch):
-        return False  # only Spark knows its columns
-    table, stored, _ = table_of_query(statement, scratch)
-    create_table(statement, table, stored, scratch.catalog)
-    return True
+# --- scripts of Flink -----------------------------------------------------------------------------------------
 
 
-def check_statement(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
-    """SqlStreamError with what is wrong with the statement. False where what it defines stays unknown."""
+DIFFERENT = "SS379"
+
+_ZONED = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
+
+
+@with_room
+def changes_from_flink(text: str) -> tuple[Diagnostic, ...]:
+    """One warning for each thing of the statements that parse, in the order of the text."""
+    statements, _ = parse_script_recovering(text)
+    changes = (change for statement in statements for change in _changes(statement))
+    return tuple(replace(change, source=text) for change in changes)
+
+
+def _changes(statement: nodes.Statement) -> Iterator[Diagnostic]:
     match statement:
-        case nodes.Query() | nodes.Insert() | nodes.StatementSet():
-            planned(statement, scratch)
-        case nodes.UnitTest():
-            bind_unit_test(statement, scratch)
-        case nodes.CreateTable() if statement.query is not None:
-            return _check_create_as(statement, statement.query, scratch)
-        case nodes.Explain():
-            checked_plan(statement, scratch)
-        case nodes.CompilePlan():
-            planned(statement.statement, scratch)
-        case nodes.Set(key=None) | nodes.ExecutePlan():
-            pass  # the file of a plan may be written by the script
-        case nodes.Truncate():
-            truncated_table(statement, scratch.catalog)
-        case _ if is_job_statement(statement):
-            pass  # which jobs there are shows when the script runs
-        case _ if isinstance(statement, DEFINITIONS):
-            define(statement, scratch, text)
-        case _:
-            inspect_statement(statement, scratch)
-    return True
+        case nodes.Set(key=str() as key) if (why := without_effect(key)) is not None:
+            yield _change(f'setting "{key}" changes nothing here', statement.span, why)
+        case nodes.CreateTable():
+            yield from _of_table(statement)
+            if statement.query is not None:
+                yield from _of_query(statement.query, statement.span)
+        case nodes.Query() | nodes.Insert() | nodes.CreateView():
+            yield from _of_query(statement.query, statement.span)
+        case nodes.StatementSet():
+            for insert in statement.inserts:
+                yield from _of_query(insert.query, insert.span)
+        case nodes.Explain() if "ESTIMATED_COST" in (statement.stage, *statement.more):
+            yield _change("costs are not estimated", statement.span)
+
+
+def _of_table(create: nodes.CreateTable) -> Iterator[Diagnostic]:
+    times = [c for c in create.columns if isinstance(c, nodes.PhysicalColumn) and c.type.this in _ZONED]
+    if times:
+        names = ", ".join(f'"{column.name}"' for column in times)
+        detail = "In Flink it has no time zone. Declare TIMESTAMP_NTZ for that, or set table.local-time-zone."
+        message = f"a TIMESTAMP is an instant, read and shown in the zone of the session: {names}"
+        yield _change(message, times[0].span, detail)
+    for column in create.columns:
+        if isinstance(column, nodes.MetadataColumn) and not column.virtual:
+            detail = "INSERT INTO has no value for it, as if it were VIRTUAL."
+            yield _change(f'METADATA column "{column.name}" is read and never written', column.span, detail)
+        if isinstance(column, nodes.ComputedColumn) and _is_processing_time(column.expression):
+            detail = "In Flink they are lost. SET 'execution.end-of-input' = 'pause' keeps them for the next run."
+            yield _change("windows on processing time that are open when bounded input ends fire", column.span, detail)
+
+
+def _is_processing_time(expression: exp.Expr) -> bool:
+    return isinstance(expression, exp.Anonymous) and expression.name.upper() == "PROCTIME"
+
+
+def _of_query(query: exp.Expr, span: Span) -> Iterator[Diagnostic]:
+    for name in hints_without_effect(query):
+        yield _change(f"the hint {name} changes nothing on a stream", span, "Over finished data it goes to Spark.")
+    for cast in query.find_all(exp.Cast):
+        if cast.to.this in _ZONED and not isinstance(cast.this, exp.Literal):
+            detail = "In Flink it has no time zone; CAST(… AS TIMESTAMP_NTZ) has none here."
+            yield _change("a TIMESTAMP is an instant", span_of(cast), detail)
+
+
+def _change(message: str, span: Span | None, detail: str | None = None) -> Diagnostic:
+    return Diagnostic(DIFFERENT, message, span, detail, warning=True)

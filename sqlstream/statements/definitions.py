@@ -1,4 +1,4 @@
-"""CREATE, DROP, SET and RESET: statements that change what a session knows, and nothing else.
+"""CREATE, DROP, SET and RESET: statements that change the catalog or the settings, and nothing else.
 
 A copy of the workspace takes the same statements when a script is only checked.
 """
@@ -6,46 +6,93 @@ A copy of the workspace takes the same statements when a script is only checked.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from functools import singledispatch
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlstream.batch import runs_instead
-from sqlstream.catalog import DOES_NOT_EXIST, Catalog, full_name
-from sqlstream.catalogs.declaring import declared_table, expanded, qualified
+from sqlglot import exp
+
+from sqlstream.batch import Batch, chosen, runs_instead
+from sqlstream.batch.running import Batches
+from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, Path, full_name
+from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualified
+from sqlstream.catalogs.declaring import create_table as declaring_statement
 from sqlstream.catalogs.functions import declared_function
-from sqlstream.catalogs.store import Stored
-from sqlstream.errors import BindError, SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.catalogs.store import Bound, Stored
+from sqlstream.connectors import SessionTable, connector
+from sqlstream.connectors.secrets import masked
+from sqlstream.errors import BindError, Span, SqlStreamError
+from sqlstream.grammar import format_script, nodes, to_sql
 from sqlstream.planner.binder import bind_view
-from sqlstream.planner.catalog import Function, Table, View
+from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import plan_of
-from sqlstream.results import Columns
-from sqlstream.statements.likes import liked
+from sqlstream.query import Query
+from sqlstream.results import Rows
+from sqlstream.settings import without_effect
+from sqlstream.statements.queries import start_insert
+from sqlstream.statements.statement import OK, Defined, Definition, Execution, S
 from sqlstream.types import DataType
+from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sqlstream.jobs import Job
+
 
 WRONG_COLUMNS = "SS216"
 NO_FUNCTION = "SS203"
 
-Defined = Table | View | Function | None
-
-
-@singledispatch
-def define(statement: nodes.Statement, workspace: Workspace, text: str) -> Defined:
-    """Carries the statement out; ``text`` is its script. Returns what was created or dropped, if anything was."""
-    raise TypeError(f"{type(statement).__name__} defines nothing")
-
-
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-@define.register
-def _(statement: nodes.CreateTable, workspace: Workspace, text: str) -> Defined:
-    assert statement.query is None, "a table with a query is created by its job"
-    table, stored = declared(statement, workspace.catalog)
-    return table if create_table(statement, table, stored, workspace.catalog) else None
+class CreateTable(Definition[nodes.CreateTable]):
+    """CREATE TABLE, also with LIKE; with AS the rows of the query are written by a job."""
+
+    def check(self, statement: nodes.CreateTable, scratch: Workspace, text: str) -> bool:
+        if statement.query is not None:
+            query = nodes.Query(statement.query, span=statement.span)
+            if isinstance(chosen(query, scratch), Batch):
+                return False  # Spark alone knows the columns
+        self.define(statement, scratch, text)
+        return True
+
+    def define(self, statement: nodes.CreateTable, workspace: Workspace, text: str) -> Defined:
+        """Declare the table; with AS without its rows, and only over a query that runs as a stream."""
+        if statement.query is None:
+            table, stored = declared(statement, workspace.catalog)
+        else:
+            table, stored, _ = table_of_query(statement, workspace)
+        return table if create_table(statement, table, stored, workspace.catalog) else None
+
+    def run(self, statement: nodes.CreateTable, execution: Execution) -> Rows | Query | Job:
+        if statement.query is not None:
+            return _create_as(statement, statement.query, execution)
+        replaced = tables_of(statement.name, execution.workspace) if statement.replace else []
+        self.define(statement, execution.workspace, execution.text)
+        for table in replaced:
+            remove_rows(table, execution)
+        return OK
+
+    def starts_job(self, statement: nodes.CreateTable) -> bool:
+        return statement.query is not None
+
+
+def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
+    """The table of that name; none where it does not exist or its definition cannot be read."""
+    try:
+        relation = workspace.catalog.required(name)
+    except SqlStreamError:
+        return []
+    return [relation] if isinstance(relation, Table) else []
+
+
+def remove_rows(table: Table, execution: Execution) -> None:
+    """Remove what the session stores for a table that is dropped or replaced."""
+    kind = connector(table.connector)
+    if isinstance(kind, SessionTable):
+        kind.drop(execution.runner.folders.root, table)
 
 
 def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Stored]:
@@ -57,7 +104,7 @@ def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Sto
 
 
 def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, catalog: Catalog) -> bool:
-    """Adds the declared table; False where there is one and the statement has IF NOT EXISTS."""
+    """Add the declared table; False where there is one and the statement has IF NOT EXISTS."""
     if statement.must_exist:
         catalog.required(statement.name)
     return catalog.create(
@@ -77,19 +124,20 @@ def bare(name: str, written: nodes.Name) -> nodes.Name:
 # --- views and functions --------------------------------------------------------------------------------------
 
 
-@define.register
-def _(statement: nodes.CreateView, workspace: Workspace, text: str) -> Defined:
-    catalog = workspace.catalog
-    view, stored = declared_view(statement, workspace, text)
-    created = catalog.create(
-        statement.name,
-        view,
-        if_not_exists=statement.if_not_exists,
-        replace=statement.replace,
-        temporary=statement.temporary,
-        stored=stored,
-    )
-    return view if created else None
+class CreateView(Definition[nodes.CreateView]):
+    """CREATE VIEW."""
+
+    def define(self, statement: nodes.CreateView, workspace: Workspace, text: str) -> Defined:
+        view, stored = declared_view(statement, workspace, text)
+        created = workspace.catalog.create(
+            statement.name,
+            view,
+            if_not_exists=statement.if_not_exists,
+            replace=statement.replace,
+            temporary=statement.temporary,
+            stored=stored,
+        )
+        return view if created else None
 
 
 def declared_view(statement: nodes.CreateView, workspace: Workspace, text: str) -> tuple[View, Stored]:
@@ -114,91 +162,193 @@ def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
     return View(name, statement.query, statement.columns, text)
 
 
-@define.register
-def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Defined:
-    catalog = workspace.catalog
-    if statement.system:
-        function, implementation = declared_function(statement, statement.name.parts[-1], catalog)
-        catalog.register(function, implementation)
-        return function
-    path = catalog.path(statement.name)
-    function, implementation = declared_function(statement, full_name(path), catalog)
-    created = catalog.create_function(
-        statement.name,
-        function,
-        implementation=implementation,
-        if_not_exists=statement.if_not_exists,
-        replace=statement.replace,
-        temporary=statement.temporary,
-        stored=Stored(replace(statement, name=bare(path[2], statement.name)), text),
-    )
-    return function if created else None
+class CreateFunction(Definition[nodes.CreateFunction]):
+    """CREATE FUNCTION of a Python function, or of an expression of SQL."""
+
+    def define(self, statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Defined:
+        catalog = workspace.catalog
+        if statement.system:
+            function, implementation = declared_function(statement, statement.name.parts[-1], catalog)
+            catalog.register(function, implementation)
+            return function
+        path = catalog.path(statement.name)
+        function, implementation = declared_function(statement, full_name(path), catalog)
+        created = catalog.create_function(
+            statement.name,
+            function,
+            implementation=implementation,
+            if_not_exists=statement.if_not_exists,
+            replace=statement.replace,
+            temporary=statement.temporary,
+            stored=Stored(replace(statement, name=bare(path[2], statement.name)), text),
+        )
+        return function if created else None
 
 
-@define.register
-def _(statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
-    """The function with another implementation; SS203 where there is none."""
-    name = str(statement.name)
-    if workspace.catalog.function(name) is None:
-        if statement.if_exists:
-            return None
-        hint = did_you_mean(name, workspace.catalog.function_names(), "functions of yours")
-        hint = hint or "CREATE FUNCTION makes one."
-        raise BindError(NO_FUNCTION, f'function "{name}" does not exist', statement.name.span, hint=hint)
-    anew = nodes.CreateFunction(
-        statement.name,
-        statement.target,
-        statement.language,
-        temporary=statement.temporary,
-        replace=True,
-        jars=statement.jars,
-        system=statement.system,
-        span=statement.span,
-    )
-    return define(anew, workspace, text)
+class AlterFunction(Definition[nodes.AlterFunction]):
+    """ALTER FUNCTION: another implementation. BindError SS203 for a function that does not exist."""
 
+    def define(self, statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
+        name = str(statement.name)
+        if workspace.catalog.function(name) is None:
+            if statement.if_exists:
+                return None
+            hint = did_you_mean(name, workspace.catalog.function_names(), "functions of yours")
+            hint = hint or "CREATE FUNCTION makes one."
+            raise BindError(NO_FUNCTION, f'function "{name}" does not exist', statement.name.span, hint=hint)
+        create = nodes.CreateFunction(
+            statement.name,
+            statement.target,
+            statement.language,
+            temporary=statement.temporary,
+            replace=True,
+            jars=statement.jars,
+            system=statement.system,
+            span=statement.span,
+        )
+        return CreateFunction().define(create, workspace, text)
+
+
+# --- DROP -----------------------------------------------------------------------------------------------------
 
 _NEVER_THERE = {
     "MODEL": "There are no models; a Python function may ask one.",
 }
 
 
-@define.register
-def _(statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
-    catalog, exists = workspace.catalog, statement.if_exists
-    if statement.kind in _NEVER_THERE:
-        if not exists:
-            message = f'{statement.kind.lower()} "{statement.name}" does not exist'
-            raise BindError(DOES_NOT_EXIST, message, statement.name.span, hint=_NEVER_THERE[statement.kind])
-        return None
-    match statement.kind:
-        case "CATALOG":
-            catalog.drop_catalog(statement.name, if_exists=exists)
+class Drop(Definition[nodes.Drop]):
+    """DROP of whatever there is; what the session stores of the rows of tables is removed with them."""
+
+    def define(self, statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
+        catalog, exists = workspace.catalog, statement.if_exists
+        if statement.kind in _NEVER_THERE:
+            if not exists:
+                message = f'{statement.kind.lower()} "{statement.name}" does not exist'
+                raise BindError(DOES_NOT_EXIST, message, statement.name.span, hint=_NEVER_THERE[statement.kind])
             return None
-        case "DATABASE":
-            catalog.drop_database(statement.name, if_exists=exists, cascade=statement.cascade)
-            return None
-    return catalog.drop(statement.kind, statement.name, if_exists=exists, temporary=statement.temporary)
+        match statement.kind:
+            case "CATALOG":
+                catalog.drop_catalog(statement.name, if_exists=exists)
+                return None
+            case "DATABASE":
+                catalog.drop_database(statement.name, if_exists=exists, cascade=statement.cascade)
+                return None
+        return catalog.drop(statement.kind, statement.name, if_exists=exists, temporary=statement.temporary)
+
+    def run(self, statement: nodes.Drop, execution: Execution) -> Rows:
+        _drop_views(statement, execution)
+        dropped = _dropped_tables(statement, execution.workspace)
+        self.define(statement, execution.workspace, execution.text)
+        for table in dropped:
+            remove_rows(table, execution)
+        return OK
+
+
+def _drop_views(statement: nodes.Drop, execution: Execution) -> None:
+    """Stop the jobs and remove the rows of the materialized views that the statement drops."""
+    if statement.kind in KINDS:
+        execution.views().drop(statement.name, execution.workspace)
+    if not statement.cascade:
+        return
+    catalog = execution.workspace.catalog
+    with suppress(BindError):  # which the definition reports
+        namespace = catalog.namespace(statement.name)
+        if namespace != catalog.current:  # which is not dropped
+            execution.views().drop_in(namespace, execution.workspace)
+
+
+def _dropped_tables(statement: nodes.Drop, workspace: Workspace) -> list[Table]:
+    match statement:
+        case nodes.Drop(kind="TABLE"):
+            return tables_of(statement.name, workspace)
+        case nodes.Drop(kind="DATABASE", cascade=True):
+            with suppress(SqlStreamError):
+                return workspace.catalog.tables(workspace.catalog.namespace(statement.name))
+    return []
 
 
 # --- settings -------------------------------------------------------------------------------------------------
 
 
-@define.register
-def _(statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
-    assert statement.key is not None and statement.value is not None, "a bare SET defines nothing"
-    value = expanded(statement.value, workspace.catalog.variables)
-    workspace.settings.set(statement.key, value, statement.span)
-    return None
+class Set(Definition[nodes.Set]):
+    """SET, which changes a setting; without a key it lists those that are set."""
+
+    def define(self, statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
+        if statement.key is not None:
+            assert statement.value is not None
+            value = expanded(statement.value, workspace.catalog.variables)
+            workspace.settings.set(statement.key, value, statement.span)
+        return None
+
+    def run(self, statement: nodes.Set, execution: Execution) -> Rows:
+        settings = execution.workspace.settings
+        if statement.key is None:
+            return Rows.of_text(("key", "value"), settings.rows())
+        _apply_to_spark(self, statement, execution)
+        self.define(statement, execution.workspace, execution.text)
+        note = without_effect(statement.key)
+        return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
 
 
-@define.register
-def _(statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
-    workspace.settings.reset(statement.key, statement.span)
-    return None
+class Reset(Definition[nodes.Reset]):
+    """RESET of one setting, or of all."""
+
+    def define(self, statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
+        workspace.settings.reset(statement.key, statement.span)
+        return None
+
+    def run(self, statement: nodes.Reset, execution: Execution) -> Rows | Query | Job:
+        _apply_to_spark(self, statement, execution)
+        return super().run(statement, execution)
+
+
+def _apply_to_spark(type_: Definition[S], statement: S, execution: Execution) -> None:
+    """Set Spark's settings as the statement would have them. Spark may refuse a value, which then is not set."""
+    trial = execution.workspace.copy()
+    type_.define(statement, trial, execution.text)
+    with hiding(trial.settings.secrets):
+        execution.runner.spark.apply(trial.settings)
 
 
 # --- CREATE TABLE … AS ----------------------------------------------------------------------------------------
+
+
+CreatedAs = tuple[Table, Stored, tuple[str, ...]]
+"""A table, its definition, and the columns of it that its query fills, in the order of the query."""
+
+
+def _create_as(statement: nodes.CreateTable, query: exp.Expression, execution: Execution) -> Rows | Job:
+    """Create the table and start the job that writes its rows; where the job does not start, there is no table, or
+    the one that it would have replaced."""
+    workspace = execution.workspace
+    catalog = workspace.catalog
+    path = catalog.path(statement.name)
+    table, stored, columns = created_as(statement, query, workspace, execution.batches)
+    replaced = tables_of(statement.name, workspace) if statement.replace else []
+    entry = catalog.entry("relation", path)
+    if not create_table(statement, table, stored, catalog):
+        return OK
+    for before in replaced:
+        remove_rows(before, execution)
+    try:
+        return start_insert(nodes.Insert(statement.name, query, columns, span=statement.span), execution)
+    except SqlStreamError:
+        catalog.drop("TABLE", statement.name)
+        if replaced and entry is not None:
+            before_text = entry.stored if isinstance(entry, Bound) else entry
+            catalog.create(statement.name, replaced[0], temporary=statement.temporary, stored=before_text)
+        raise
+
+
+def created_as(
+    statement: nodes.CreateTable, query: exp.Expression, workspace: Workspace, batches: Batches
+) -> CreatedAs:
+    """The table that CREATE TABLE … AS declares; Spark starts for the columns of a query over finished data."""
+    plan = chosen(nodes.Query(query, span=statement.span), workspace)
+    if not isinstance(plan, Batch):
+        return table_of_query(statement, workspace)
+    with batches.analyzed(plan, workspace) as analyzed:
+        return _table(statement, [(name, type_, True) for name, type_ in analyzed.columns], workspace)
 
 
 def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> CreatedAs:
@@ -208,15 +358,6 @@ def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> Create
     assert isinstance(plan, Output)
     named_fields = zip(plan.names, plan.schema, strict=True)
     return _table(statement, [(name, field.type, field.nullable) for name, field in named_fields], workspace)
-
-
-def table_of_columns(statement: nodes.CreateTable, columns: Columns, workspace: Workspace) -> CreatedAs:
-    """The same for a query over finished data, whose columns Spark has told."""
-    return _table(statement, [(name, type_, True) for name, type_ in columns], workspace)
-
-
-CreatedAs = tuple[Table, Stored, tuple[str, ...]]
-"""A table, its definition, and the columns of it that its query fills, in the order of the query."""
 
 
 def _table(
@@ -253,3 +394,172 @@ def _require_all(statement: nodes.CreateTable, by_name: dict[str, nodes.Physical
     if missing or len(statement.columns) != len(by_name):
         message = f'the columns of "{statement.name}" are {len(statement.columns)}, and the query gives {len(by_name)}'
         raise BindError(WRONG_COLUMNS, message, statement.name.span, hint="Name each column of the query once.")
+
+
+# --- CREATE TABLE … LIKE --------------------------------------------------------------------------------------
+
+
+WRONG_LIKE = "SS294"
+
+T = TypeVar("T")
+
+_FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
+_OVERWRITTEN = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
+_INCLUDING, _EXCLUDING, _OVERWRITING = "INCLUDING", "EXCLUDING", "OVERWRITING"
+
+
+def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
+    """The statement with what LIKE stands for written out. BindError SS294 for what both tables say."""
+    like = statement.like
+    assert like is not None
+    source = _source(like, catalog)
+    ways, span = _ways(like), statement.name.span
+    keys = statement.primary_key, source.primary_key
+    partitions = statement.partitioned_by, source.partitioned_by
+    buckets = statement.distribution, source.distribution
+    return replace(
+        statement,
+        like=None,
+        columns=_columns_of_both(statement, source, ways),
+        watermark=_watermark(statement, source, ways["WATERMARKS"]),
+        primary_key=_of_one(*keys, ways, span, "has a PRIMARY KEY", "CONSTRAINTS"),
+        partitioned_by=_of_one(*partitions, ways, span, "has partitions", "PARTITIONS"),
+        distribution=_of_one(*buckets, ways, span, "is DISTRIBUTED", "DISTRIBUTION"),
+        options=_options(statement, source, ways["OPTIONS"]),
+        comment=statement.comment,
+    )
+
+
+def _source(like: nodes.LikeTable, catalog: Catalog) -> nodes.CreateTable:
+    relation = catalog.required(like.source)
+    if isinstance(relation, View):
+        hint = "Write CREATE TABLE … AS SELECT * FROM the view, or give the columns."
+        raise BindError(WRONG_LIKE, f'"{relation.name}" is a view, and LIKE takes tables', like.source.span, hint=hint)
+    return definition_of(relation, catalog, catalog.path(like.source))
+
+
+def _ways(like: nodes.LikeTable) -> dict[str, str]:
+    """What happens to each feature; those of ALL hold where nothing else is said."""
+    said: dict[str, str] = {}
+    for option in like.options:
+        if option.feature in said:
+            raise _wrong(f"LIKE says twice what happens to {option.feature}", option.span)
+        if option.action == _OVERWRITING and option.feature not in (*_OVERWRITTEN, "ALL"):
+            raise _wrong(f"{option.feature} cannot be overwritten", option.span, "Write INCLUDING or EXCLUDING.")
+        said[option.feature] = option.action
+    default = said.get("ALL", _INCLUDING)
+    ways = {feature: said.get(feature, default) for feature in _FEATURES}
+    if "ALL" not in said and "OPTIONS" not in said:
+        ways["OPTIONS"] = _OVERWRITING
+    return ways
+
+
+def _wrong(message: str, span: Span, hint: str | None = None) -> BindError:
+    return BindError(WRONG_LIKE, message, span, hint=hint)
+
+
+_FEATURE_OF = {nodes.ComputedColumn: "GENERATED", nodes.MetadataColumn: "METADATA"}
+
+
+def _columns_of_both(
+    statement: nodes.CreateTable, source: nodes.CreateTable, ways: dict[str, str]
+) -> tuple[nodes.Column, ...]:
+    """The columns of the source in their order, those that are overwritten in their place, then the others."""
+    own = {column.name.casefold(): column for column in statement.columns}
+    columns: list[nodes.Column] = []
+    for column in source.columns:
+        way = ways[_FEATURE_OF[type(column)]] if type(column) in _FEATURE_OF else _INCLUDING
+        given = own.get(column.name.casefold())
+        if way == _EXCLUDING:
+            continue
+        if given is not None and not (way == _OVERWRITING and type(given) is type(column)):
+            message = f'column "{column.name}" is in the table of LIKE already'
+            raise _wrong(message, given.span, "Leave it out, or give it another name.")
+        columns.append(own.pop(column.name.casefold(), column))
+    return (*columns, *own.values())
+
+
+def _watermark(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> nodes.WatermarkDef | None:
+    if way == _EXCLUDING or source.watermark is None:
+        return statement.watermark
+    if statement.watermark is not None and way != _OVERWRITING:
+        hint = "Write LIKE t (OVERWRITING WATERMARKS), or EXCLUDING WATERMARKS."
+        raise _wrong("the table of LIKE has a WATERMARK, too", statement.watermark.span, hint)
+    return statement.watermark or source.watermark
+
+
+def _of_one(own: T, others: T, ways: dict[str, str], span: Span, what: str, feature: str) -> T:
+    """What one of the two tables says. SS294 where each says something."""
+    if ways[feature] == _EXCLUDING:
+        return own
+    if own and others:
+        raise _wrong(f"the table of LIKE {what}, too", span, f"Write LIKE t (EXCLUDING {feature}).")
+    return own or others
+
+
+def _options(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[nodes.Option, ...]:
+    if way == _EXCLUDING:
+        return statement.options
+    own = {option.key: option for option in statement.options}
+    twice = next((own[option.key] for option in source.options if option.key in own), None)
+    if twice is not None and way != _OVERWRITING:
+        hint = "Write LIKE t (OVERWRITING OPTIONS), or EXCLUDING OPTIONS."
+        raise _wrong(f'option "{twice.key}" is in the table of LIKE, too', twice.span, hint)
+    kept = [own.pop(option.key, option) for option in source.options]
+    return tuple(_placed([*kept, *own.values()], statement.name.span))
+
+
+def _placed(options: Iterable[nodes.Option], span: Span) -> Iterable[nodes.Option]:
+    """Options of the other table stand in another text."""
+    return (replace(option, span=span) for option in options)
+
+
+# --- definitions as text --------------------------------------------------------------------------------------
+
+
+def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
+    """The CREATE TABLE that declares ``table``, laid out, its secrets masked."""
+    statement = definition_of(table, catalog, path)
+    shown = masked((option.key, option.value) for option in statement.options)
+    temporary = catalog.is_temporary("relation", path)
+    options = tuple(nodes.Option(key, value) for key, value in shown)
+    return _laid_out(replace(statement, name=printed_name(path), options=options, temporary=temporary))
+
+
+def create_view_text(view: View, catalog: Catalog, path: Path) -> str:
+    """The CREATE VIEW of ``view``, laid out."""
+    temporary = catalog.is_temporary("relation", path)
+    return _laid_out(nodes.CreateView(printed_name(path), view.query, view.columns, temporary=temporary))
+
+
+def create_materialized_text(statement: nodes.CreateMaterializedView, path: Path) -> str:
+    """The definition of a materialized view, laid out, its secrets masked."""
+    shown = masked((option.key, option.value) for option in statement.options)
+    options = tuple(nodes.Option(key, value) for key, value in shown)
+    return _laid_out(replace(statement, name=printed_name(path), options=options))
+
+
+def create_catalog_text(mount: Mount) -> str:
+    """The CREATE CATALOG of a catalog, laid out, its secrets masked."""
+    options = tuple(nodes.Option(key, value) for key, value in masked(mount.options))
+    return _laid_out(nodes.CreateCatalog(nodes.Name((mount.name,)), options, comment=mount.comment))
+
+
+def _laid_out(
+    statement: nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateCatalog,
+) -> str:
+    return format_script(to_sql(statement)).strip()
+
+
+def printed_name(path: Path) -> nodes.Name:
+    """Plain in the default database, else with all parts."""
+    return nodes.Name(path[2:] if full_name(path) == path[2] else path)
+
+
+def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
+    """The statement that defines the table under its bare name: the one it was created by, or made of its columns."""
+    entry = catalog.entry("relation", path)
+    stored = entry.stored if isinstance(entry, Bound) else entry
+    if stored is not None and isinstance(stored.statement, nodes.CreateTable):
+        return replace(stored.statement, if_not_exists=False, replace=False, must_exist=False, temporary=False)
+    return replace(declaring_statement(table), name=nodes.Name((path[2],)))

@@ -1,28 +1,46 @@
-"""EXPLAIN: the stages of the planner, of the lowering and of Spark."""
+"""EXPLAIN, which prints a plan at a stage, and COMPILE PLAN and EXECUTE PLAN, which keep one in a file."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.batch import Batch, chosen
-from sqlstream.batch.explaining import NO_PLAN_OF_BATCH, explained_batch, why_stream
+from sqlstream.batch.choosing import NO_PLAN_OF_BATCH, explained_batch, why_stream
 from sqlstream.batch.running import Batches
-from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
-from sqlstream.errors import BindError, UnsupportedError
-from sqlstream.grammar import nodes, to_sql
+from sqlstream.catalogs.declaring import create_table
+from sqlstream.catalogs.functions import function_statement
+from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
+from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
+from sqlstream.grammar import format_script, nodes, parse_script, to_sql
 from sqlstream.planner.binder.hints import without_effect
-from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
+from sqlstream.planner.catalog import Function, FunctionKind, Table, View
+from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of, to_json
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
+from sqlstream.results import Rows
 from sqlstream.runner import Runner
+from sqlstream.statements.definitions import CreateFunction, CreateTable, CreateView
 from sqlstream.statements.materialized_views import declared_materialized, statement_of
-from sqlstream.statements.plan_files import compiled_plan
+from sqlstream.statements.queries import Write, planned, start_insert
+from sqlstream.statements.statement import OK, Execution, StatementType
 from sqlstream.udfs.hiding import hiding
+from sqlstream.version import __version__
 from sqlstream.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sqlstream.jobs import Job
+
+
+# --- EXPLAIN --------------------------------------------------------------------------------------------------
 
 NO_PLAN = "SS283"
 NO_SUCH_FORMAT = "SS344"
@@ -30,6 +48,34 @@ NO_SUCH_FORMAT = "SS344"
 _SPARK_STAGES = ("PHYSICAL", "SPARK")
 _OF_FLINK = ("ESTIMATED_COST", "JSON_EXECUTION_PLAN")
 _NO_COST = "Costs are not estimated: a stream has no number of rows. EXPLAIN PHYSICAL says what each step does."
+
+
+class Explain(StatementType[nodes.Explain]):
+    """EXPLAIN of a statement that has a plan."""
+
+    def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
+        executes = isinstance(statement.statement, nodes.ExecutePlan)  # whose file the script may write
+        if not executes and _batch_of(statement, scratch) is None:
+            explained_plan(statement, scratch)
+        return True
+
+    def run(self, statement: nodes.Explain, execution: Execution) -> Rows:
+        text = _as_table(statement, execution) if execution.as_table else None
+        if text is None:
+            text = explained(statement, execution.workspace, execution.runner, execution.batches, says_way=True)
+        return Rows.of_text(("plan",), [(line,) for line in text.splitlines()])
+
+    def needs_spark(self, statement: nodes.Explain) -> bool:
+        return statement.stage == "SPARK"
+
+
+def _as_table(statement: nodes.Explain, execution: Execution) -> str | None:
+    """The batch that a query is for callers that read tables; None where it is none."""
+    query, workspace = statement.statement, execution.workspace
+    if statement.more or statement.stage not in ("OPTIMIZED", "PHYSICAL", "SPARK") or statement.format == "MERMAID":
+        return None
+    plan = chosen(query, workspace, finished=True) if isinstance(query, nodes.Query) else None
+    return explained_batch(plan, statement, workspace, execution.batches) if isinstance(plan, Batch) else None
 
 
 def explained(
@@ -120,14 +166,6 @@ def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, worksp
     return html_page(plan, to_sql(statement))
 
 
-def checked_plan(statement: nodes.Explain, workspace: Workspace) -> None:
-    """SqlStreamError with what is wrong with the statement inside EXPLAIN."""
-    if isinstance(statement.statement, nodes.ExecutePlan):
-        return  # its file may be written by the script
-    if _batch_of(statement, workspace) is None:
-        explained_plan(statement, workspace)
-
-
 def _chosen(statement: nodes.Explain) -> nodes.Query | nodes.Insert | None:
     """What of the statement inside may run as a batch."""
     match statement.statement:
@@ -170,3 +208,164 @@ def _require_format(statement: nodes.Explain) -> None:
         message = f"EXPLAIN {stage} in the format {chosen} is not executed"
         hint = f"The formats of this stage are {', '.join(formats)}; the stage OPTIMIZED has all."
         raise UnsupportedError(NO_SUCH_FORMAT, message, statement.span, hint=hint)
+
+
+# --- COMPILE PLAN and EXECUTE PLAN ----------------------------------------------------------------------------
+# The file holds the statement and its definitions as SQL, which every later version reads, and this version's plan for
+# information. EXECUTE PLAN plans the statement anew, over the definitions of the file and not those of the catalog.
+
+EXISTS = "SS371"
+NO_PLAN_FILE = "SS372"
+SECRET = "SS373"
+VERSION = 1
+FORCE = "table.plan.force-recompile"
+
+_NAME = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*")
+_PREFIXES = ("table.", "pipeline.operator-chaining", "sqlstream.functions.")
+
+
+class CompilePlan(StatementType[nodes.CompilePlan]):
+    """COMPILE PLAN, which writes the file, and COMPILE AND EXECUTE PLAN."""
+
+    def check(self, statement: nodes.CompilePlan, scratch: Workspace, text: str) -> bool:
+        planned(statement.statement, scratch)
+        return True
+
+    def run(self, statement: nodes.CompilePlan, execution: Execution) -> Rows | Job:
+        compile_plan(statement, execution.workspace)
+        return _execute_plan(statement.path, statement.span, execution) if statement.execute else OK
+
+    def starts_job(self, statement: nodes.CompilePlan) -> bool:
+        return statement.execute
+
+
+class ExecutePlan(StatementType[nodes.ExecutePlan]):
+    """EXECUTE PLAN. A check does not read the file, which the script may write."""
+
+    def run(self, statement: nodes.ExecutePlan, execution: Execution) -> Job:
+        return _execute_plan(statement.path, statement.span, execution)
+
+    def starts_job(self, statement: nodes.ExecutePlan) -> bool:
+        return True
+
+
+def _execute_plan(path: str, span: Span, execution: Execution) -> Job:
+    compiled, workspace = compiled_plan(path, execution.workspace, span)
+    return start_insert(compiled, execution.within(workspace, to_sql(compiled)))
+
+
+def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:
+    """Writes the file. SS371 where it is there already, SS373 where a table holds a secret itself."""
+    plan, file = planned(statement.statement, workspace), Path(statement.path)
+    if file.exists() and not workspace.settings[FORCE]:
+        if statement.if_not_exists or statement.execute:
+            return
+        hint = f"Write IF NOT EXISTS, remove the file, or SET '{FORCE}' = 'true'."
+        raise BindError(EXISTS, f'the file "{file}" exists already', statement.span, hint=hint)
+    text = json.dumps(_document(statement.statement, plan, workspace), ensure_ascii=False, indent=2)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BindError(
+            NO_PLAN_FILE, f'the plan cannot be written into "{file}": {error.strerror}', statement.span
+        ) from error
+
+
+def compiled_plan(path: str, workspace: Workspace, span: Span | None = None) -> tuple[Write, Workspace]:
+    """The statement of a file, and the workspace with the definitions that it was compiled with. SS372."""
+    document = _read(path, span)
+    scratch = workspace.copy()
+    for key, value in document["settings"].items():
+        scratch.settings.set(key, value)
+    for text in document["definitions"]:
+        _redefine(text, scratch)
+    (statement,) = parse_script(document["statement"])
+    if not isinstance(statement, Write):
+        raise _no_plan(path, span, "It holds no INSERT.")
+    return statement, scratch
+
+
+def _document(statement: Write, plan: Root | Batch, workspace: Workspace) -> dict[str, Any]:
+    text = to_sql(statement)
+    settings = {key: value for key, value in workspace.settings.given.items() if key.startswith(_PREFIXES)}
+    document = {
+        "version": VERSION,
+        "sqlstream": __version__,
+        "statement": text,
+        "definitions": list(_definitions(text, workspace, set(), statement.span)),
+        "settings": settings,
+    }
+    return document if isinstance(plan, Batch) else {**document, "plan": to_json(without_secrets(plan))}
+
+
+def _definitions(text: str, workspace: Workspace, seen: set[str], span: Span) -> Iterator[str]:
+    """Those that the text names, each behind the ones that it names itself."""
+    catalog = workspace.catalog
+    for name in dict.fromkeys(match[0].replace("`", "") for match in _NAME.finditer(text)):
+        for definition in (catalog.relation(name), catalog.function(name)):
+            if definition is None or definition.name in seen:
+                continue
+            seen.add(definition.name)
+            if isinstance(definition, View):
+                yield from _definitions(to_sql(definition.query), workspace, seen, span)
+            if isinstance(definition, Function) and definition.kind is FunctionKind.SQL:
+                called = " ".join((definition.target, *(text for _, text in definition.defaults)))
+                yield from _definitions(called, workspace, seen, span)
+            yield format_script(to_sql(_statement(definition, span))).strip()
+
+
+def _statement(definition: Table | View | Function, span: Span) -> nodes.Statement:
+    name = nodes.Name((definition.name,))
+    match definition:
+        case Table():
+            shown = zip(definition.options, masked(definition.options), strict=True)
+            secret = next((key for (key, value), (_, text) in shown if value != text), None)
+            if secret is not None:
+                message = f'option "{secret}" of table "{definition.name}" holds a secret, which stands in no file'
+                raise UnsupportedError(SECRET, message, span, hint="Write ${NAME}, a variable of the environment.")
+            return create_table(definition)
+        case View():
+            return nodes.CreateView(name, definition.query, definition.columns)
+    return function_statement(definition)
+
+
+def _redefine(text: str, workspace: Workspace) -> None:
+    """Define what the text says in place of what has its name; a function that is registered with the same target is
+    left as it is."""
+    (statement,) = parse_script(text)
+    if isinstance(statement, nodes.CreateFunction):
+        registered = workspace.catalog.function(str(statement.name))
+        if statement.definition is None and registered is not None and registered.target == statement.target:
+            return
+        CreateFunction().define(replace(statement, replace=True), workspace, text)
+        return
+    assert isinstance(statement, nodes.CreateTable | nodes.CreateView), text
+    existing = workspace.catalog.relation(str(statement.name))
+    if existing is not None:
+        kind = "VIEW" if isinstance(existing, View) else "TABLE"
+        workspace.catalog.drop(kind, replace(statement.name, parts=(existing.name,)))
+    if isinstance(statement, nodes.CreateTable):
+        CreateTable().define(statement, workspace, text)
+    else:
+        CreateView().define(statement, workspace, text)
+
+
+def _read(path: str, span: Span | None) -> dict[str, Any]:
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _no_plan(path, span, f"It cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise _no_plan(path, span, "It is no JSON.") from error
+    wanted = {"statement": str, "definitions": list, "settings": dict, "version": int}
+    if not isinstance(document, dict) or not all(isinstance(document.get(k), kind) for k, kind in wanted.items()):
+        raise _no_plan(path, span, "It lacks what COMPILE PLAN writes.")
+    if document["version"] > VERSION:
+        raise _no_plan(path, span, f"A later version of sqlstream has written it, {document.get('sqlstream')}.")
+    return document
+
+
+def _no_plan(path: str, span: Span | None, detail: str) -> SqlStreamError:
+    hint = "COMPILE PLAN 'path' FOR INSERT INTO … writes one."
+    return BindError(NO_PLAN_FILE, f'"{path}" is no plan that can be executed', span, detail=detail, hint=hint)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,17 +17,21 @@ from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import plan_of
-from sqlstream.results import key_of
+from sqlstream.results import Rows, key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
-from sqlstream.statements.definitions import Defined, bare, define
+from sqlstream.statements.definitions import bare
+from sqlstream.statements.statement import OK, Defined, Definition, Execution
 from sqlstream.table_uses import looked_up_tables, scanned_tables
 from sqlstream.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sqlstream.jobs import Job
+
 
 FULL_REFRESH = "SS691"
 NO_KEY = "SS692"
 OF_ITSELF = "SS693"
 NO_VIEW = "SS694"
-WRITTEN = "SS695"
 
 _WRONG_COLUMNS = "SS216"
 _WRONG_INTERVAL = "SS696"
@@ -52,24 +57,41 @@ class MaterializedView:
         return full_name(self.path)
 
 
-@define.register
-def _(statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> Defined:
-    """In the catalog alone, as a script that is only checked does."""
-    view = declared_materialized(statement, workspace, text)
-    created = workspace.catalog.create(
-        statement.name,
-        view.table,
-        if_not_exists=statement.if_not_exists,
-        replace=statement.replace,
-        stored=view.stored,
-    )
-    return view.table if created else None
+class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
+    """CREATE MATERIALIZED VIEW, which starts the job of the view."""
+
+    def define(self, statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> Defined:
+        view = declared_materialized(statement, workspace, text)
+        created = workspace.catalog.create(
+            statement.name,
+            view.table,
+            if_not_exists=statement.if_not_exists,
+            replace=statement.replace,
+            stored=view.stored,
+        )
+        return view.table if created else None
+
+    def run(self, statement: nodes.CreateMaterializedView, execution: Execution) -> Rows | Job:
+        return execution.views().execute(statement, execution.text, execution.workspace) or OK
+
+    def starts_job(self, statement: nodes.CreateMaterializedView) -> bool:
+        return True
 
 
-@define.register
-def _(statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
-    view = materialized_named(statement.name, workspace)
-    return view.table if statement.query is None else define(altered(view, statement), workspace, text)
+class AlterMaterializedView(Definition[nodes.AlterMaterializedView]):
+    """ALTER MATERIALIZED VIEW: another query, or SUSPEND, RESUME and REFRESH."""
+
+    def define(self, statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
+        view = materialized_named(statement.name, workspace)
+        if statement.query is None:
+            return view.table
+        return CreateMaterializedView().define(altered(view, statement), workspace, text)
+
+    def run(self, statement: nodes.AlterMaterializedView, execution: Execution) -> Rows | Job:
+        return execution.views().execute(statement, execution.text, execution.workspace) or OK
+
+    def starts_job(self, statement: nodes.AlterMaterializedView) -> bool:
+        return statement.action != "SUSPEND"
 
 
 def declared_materialized(statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> MaterializedView:
@@ -146,15 +168,6 @@ def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
         settings.set(_INTERVAL, f"{freshness} ms")
     catalog = workspace.catalog.with_queries(view.path, view.table)
     return Workspace(catalog.within(view.path[:2]), settings)
-
-
-def refuse_writing(tables: Sequence[Table], statement: nodes.Statement) -> None:
-    """BindError SS695 where one of the tables is that of a materialized view."""
-    written = next((table for table in tables if table.materialized), None)
-    if written is not None:
-        message = f'"{written.name}" is a materialized view, which its own job alone writes'
-        hint = "INSERT into a table that its query reads."
-        raise BindError(WRITTEN, message, statement.span, hint=hint)
 
 
 def freshness_ms(statement: nodes.CreateMaterializedView) -> int | None:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream import connectors
 from sqlstream.connectors.test import TAKES
-from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_query
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.binder.sources import ONE_ROW
@@ -18,6 +18,8 @@ from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import bound_plan
+from sqlstream.results import Rows
+from sqlstream.statements.statement import Execution, StatementType
 from sqlstream.table_uses import looked_up_tables, scanned_tables
 from sqlstream.types import DataType, from_sqlglot
 from sqlstream.workspace import Workspace
@@ -25,6 +27,7 @@ from sqlstream.workspace import Workspace
 WRONG_COLUMN = "SS297"
 NOT_MOCKED = "SS298"
 WRONG_TIME = "SS299"
+FAILED_TEST = "SS498"
 
 _TEST = "test"
 
@@ -88,6 +91,24 @@ class BoundUnitTest:
     mocks: tuple[MockedRows, ...]
     expected: MockedRows
     at: str | None
+
+
+class UnitTest(StatementType[nodes.UnitTest]):
+    """EXECUTE UNIT TEST. ExecutionError SS498 where the view has other rows than the test expects."""
+
+    def check(self, statement: nodes.UnitTest, scratch: Workspace, text: str) -> bool:
+        bind_unit_test(statement, scratch)
+        return True
+
+    def run(self, statement: nodes.UnitTest, execution: Execution) -> Rows:
+        difference = execution.unit_test(statement)
+        if difference is not None:
+            message = f'unit test "{statement.name}" of view "{statement.view}" fails'
+            raise ExecutionError(FAILED_TEST, message, statement.name.span, detail=difference)
+        return Rows.of_text(("test", "result"), ((str(statement.name), "PASS"),))
+
+    def needs_spark(self, statement: nodes.UnitTest) -> bool:
+        return True
 
 
 def bind_unit_test(test: nodes.UnitTest, workspace: Workspace) -> BoundUnitTest:

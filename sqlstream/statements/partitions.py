@@ -1,14 +1,20 @@
-"""SHOW PARTITIONS: the folders of partitions that a table has."""
+"""Partitions of tables on this machine, which are folders: SHOW PARTITIONS, ADD and DROP PARTITION."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+from datetime import date
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from sqlglot import exp
 
 from sqlstream.catalog import Catalog
-from sqlstream.errors import BindError, Span, UnsupportedError
+from sqlstream.connectors.connector import PATH_ERROR
+from sqlstream.connectors.file_sink import LOG, logged_lines, newest_folder
+from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, UnsupportedError, repeating
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table, View
@@ -74,3 +80,151 @@ def _escaped(name: str) -> str:
 def _fits(name: str, wanted: dict[str, str | None]) -> bool:
     values = {key.casefold(): unquote(value) for key, _, value in (part.partition("=") for part in name.split("/"))}
     return all(value is None or values.get(key) == value for key, value in wanted.items())
+
+
+# --- ADD and DROP PARTITION -----------------------------------------------------------------------------------
+
+
+WRONG_CHANGE = "SS249"
+KEPT_BY_A_JOB = repeating("SS434")
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
+"""What Spark does not write into the name of a partition's folder."""
+_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+
+Values = dict[str, str]
+"""The texts of a partition's values by column, as Spark writes them."""
+
+
+def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | None) -> list[Values]:
+    """The values of the partitions that the statement names. BindError SS295 where one is none of the table; nothing
+    is looked for on the disk."""
+    root_of_partitions(table, at)
+    columns = partitions_of(table)
+    found = []
+    for partition in change.partitions:
+        if partition.options:
+            message = "options of a partition are not kept"
+            hint = "Partitions are folders, which have no options: leave WITH out."
+            raise UnsupportedError(ELSEWHERE, message, partition.options[0].span, hint=hint)
+        for value in partition.values:
+            require_partition(value, columns, table)
+        given = {value.column.casefold(): value for value in partition.values if value.value is not None}
+        missing = [name for name in columns if name.casefold() not in given]
+        if missing:
+            message = f"the partition has no value of {', '.join(missing)}"
+            raise BindError(NO_PARTITIONS, message, partition.span, hint="Give all partition columns a value.")
+        found.append({name: _text(given[name.casefold()], name, table) for name in columns})
+    return found
+
+
+def change_partitions(statement: nodes.AlterTable, table: Table) -> None:
+    """Makes and removes the folders. BindError SS249 where they are there, or are not; SS434 where a job counts the
+    files of a folder that would go."""
+    change = statement.change
+    if not isinstance(change, nodes.ChangePartitions):
+        return
+    root = root_of_partitions(table, statement.name.span)
+    for partition, values in zip(change.partitions, partition_names(change, table, None), strict=True):
+        folders = _folders_of(root, values, table)
+        name = _name(values)
+        if change.adds:
+            if folders and not change.if_needed:
+                message, hint = f'the table has a partition "{name}" already', "Write ADD IF NOT EXISTS PARTITION."
+                raise BindError(WRONG_CHANGE, message, partition.span, hint=hint)
+            if not folders:
+                _make(root / name, table)
+        elif not folders and not change.if_needed:
+            message, hint = f'the table has no partition "{name}"', "Write DROP IF EXISTS PARTITION."
+            raise BindError(WRONG_CHANGE, message, partition.span, hint=hint)
+        for folder in folders if not change.adds else ():
+            _remove(folder, root, table)
+
+
+def _text(value: nodes.PartitionValue, column: str, table: Table) -> str:
+    kind = next(c.type.name for c in table.columns if c.name == column)
+    expression = value.value
+    while isinstance(expression, exp.Cast | exp.Paren):
+        expression = expression.this
+    number = expression.this if isinstance(expression, exp.Neg) else expression
+    if isinstance(expression, exp.Null):
+        return _NULL
+    if not isinstance(number, exp.Literal | exp.Boolean):
+        message = f'the value of "{column}" is no constant'
+        raise BindError(NO_PARTITIONS, message, value.span, hint="Write a text, a number, a date, TRUE, FALSE or NULL.")
+    text = str(number.this) if number is expression else f"-{number.this}"
+    try:
+        return _canonical(text, kind) or _NULL
+    except ValueError:
+        message = f'"{text}" is no value of "{column}", which is of type {kind}'
+        raise BindError(NO_PARTITIONS, message, value.span) from None
+
+
+def _canonical(text: str, kind: str) -> str:
+    """The text that Spark writes for a value; ValueError where it is none of the type."""
+    if kind in _WHOLE and text != _NULL:
+        return str(int(text))
+    if kind == "DATE" and text != _NULL:
+        return date.fromisoformat(text).isoformat()
+    return text.lower() if kind == "BOOLEAN" else text
+
+
+def _name(values: Values) -> str:
+    return "/".join(f"{_url_escaped(name)}={_url_escaped(value)}" for name, value in values.items())
+
+
+def _url_escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def _folders_of(root: Path, values: Values, table: Table) -> list[Path]:
+    """The folders with these values: 07 and 7 are one INT."""
+    kinds = {c.name: c.type.name for c in table.columns}
+
+    def is_same(part: str) -> bool:
+        name, _, text = part.partition("=")
+        column = next((c for c in values if c.casefold() == unquote(name).casefold()), None)
+        try:
+            return column is not None and _canonical(unquote(text), kinds[column]) == values[column]
+        except ValueError:
+            return False
+
+    names = partition_folders(root, [*values])
+    return [root / name for name in names if all(is_same(part) for part in name.split("/"))]
+
+
+def _make(folder: Path, table: Table) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, table, error) from None
+
+
+def _remove(folder: Path, root: Path, table: Table) -> None:
+    if folder.is_symlink() or not folder.resolve().is_relative_to(root.resolve()):
+        message = f'"{folder}" of table "{table.name}" leads out of the folder of the table'
+        raise ConnectorError(PATH_ERROR, message, hint="Remove the files where they are.")
+    if newest_folder(root) is not None or any(_is_below(line, folder) for line in logged_lines(root)):
+        message = f'partition "{folder.relative_to(root)}" of table "{table.name}" holds files that a job counts'
+        detail = f'The log "{LOG}" of the job that wrote them says which files are read, and these would be missing.'
+        hint = (
+            "INSERT OVERWRITE t PARTITION (…) SELECT … WHERE FALSE, for finished data, writes the table anew without "
+            "the rows of the partition."
+        )
+        raise ExecutionError(KEPT_BY_A_JOB, message, detail=detail, hint=hint)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise _unusable(folder, table, error) from None
+
+
+def _is_below(line: str, folder: Path) -> bool:
+    """Whether the entry of a log is of a file in the folder."""
+    path = Path(unquote(urlsplit(str(json.loads(line)["path"])).path))
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _unusable(folder: Path, table: Table, error: OSError) -> ConnectorError:
+    message = f'"{folder}" of table "{table.name}" cannot be changed: {error.strerror or error}'
+    return ConnectorError(PATH_ERROR, message)

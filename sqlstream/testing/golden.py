@@ -15,7 +15,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import clauses_of, parse_script, table_clauses_of, table_function_of, to_sql
 from sqlstream.grammar.nodes import CreateMaterializedView, Node
 from sqlstream.session import Session
-from sqlstream.statements.defining import define
+from sqlstream.statements.registry import define
 from sqlstream.testing.golden_format import SETUP, Block, GoldenFormatError, Step, lines_of, restart_points, steps_of
 from sqlstream.testing.golden_rows import LineComparison
 from sqlstream.testing.golden_stream import Outcome, StreamRun, first_difference

@@ -256,7 +256,7 @@ class QuickJob(SteppedJob):
         steps = StepFolder(str(self._directory))
         lifted = {name.casefold(): ms + EPOCH_SHIFT_MS for name, ms in flush.watermarks.items()}
         for number, mark in enumerate(lowered.runtime.marks):
-            told = steps.told(number, self._number)
+            told = steps.reported(number, self._number)
             reached = [] if told is None else [told - mark.delay_ms]
             if mark.table is not None and mark.table.casefold() in lifted:
                 reached.append(lifted[mark.table.casefold()])

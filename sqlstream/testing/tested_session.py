@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.plans import Planned, Root, plan_of
-from sqlstream.statements.defining import DEFINITIONS
 from sqlstream.statements.definitions import declared, table_of_query
 from sqlstream.statements.mocking import mocked
+from sqlstream.statements.registry import is_definition
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plan_of_script(script: str, session: SessionUnderTest) -> Root:
     try:
         *definitions, last = parse_script(script)
         for statement in definitions:
-            if not isinstance(statement, DEFINITIONS):
+            if not is_definition(statement):
                 raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
             session.execute(without_job(statement), script)
         if not isinstance(last, Planned):
@@ -89,7 +89,7 @@ def _defined(statement: nodes.Statement, text: str, session: SessionUnderTest) -
         exists = statement.if_not_exists
         catalog.create(statement.name, mocked(table), if_not_exists=exists, replace=statement.replace, temporary=True)
         return True
-    if isinstance(statement, DEFINITIONS):
+    if is_definition(statement):
         statement = without_job(statement)
         session.execute(statement, text)
         return True

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.jobs.checkpoints.storage import Storage
     from sqlstream.jobs.records.record import JobRecord, Process
-    from sqlstream.runner import Runner
-    from sqlstream.statements.job_statements import ControlledJob
+    from sqlstream.runner import ControlledJob, Runner
+
 
 ANOTHER_VIEW = "SS486"
 OCCUPIED = "SS487"
@@ -108,6 +108,10 @@ class Views:
             case None:
                 assert statement.query is not None
                 self.create(altered(view, statement), text, workspace)
+
+    def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
+        """What ``status`` says of the view of that name. BindError SS694 for what is no materialized view."""
+        return self.status(materialized_named(name, workspace), workspace)
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
         """The job stops, and the rows go; nothing where the name is that of no view, which the catalog tells."""

@@ -22,7 +22,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
 from sqlstream.statements.checking import check_script
-from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.registry import define, is_definition
 from sqlstream.workspace import Workspace
 
 _ROOT = Path(__file__).parents[2]
@@ -163,7 +163,7 @@ def _plans(statement: n.Statement, workspace: Workspace, text: str) -> list[tupl
     if isinstance(statement, n.Query | n.Insert | n.StatementSet):
         planned = statement
         collected = [_attempt("plan", lambda: _plan(planned, workspace))]
-    elif isinstance(statement, DEFINITIONS):
+    elif is_definition(statement):
         defined = statement
         skipped = isinstance(statement, n.Set) and statement.key is None
         collected = [] if skipped else [_attempt("plan", lambda: define(defined, workspace, text))]

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar import parse_script_recovering
-from sqlstream.statements.defining import DEFINITIONS, define
+from sqlstream.statements.registry import define, is_definition
 from sqlstream.testing.golden_format import parse_golden
 from sqlstream.workspace import Workspace
 from tests.grammar import dialect_examples
@@ -58,7 +58,7 @@ def _workspace(texts: Iterable[str]) -> Workspace:
     for text in (TABLES, _READ_BY_EXAMPLES, *texts):
         statements, _ = parse_script_recovering(text)
         for statement in statements:
-            if isinstance(statement, DEFINITIONS) and not isinstance(statement, n.Drop | n.Set | n.Reset):
+            if is_definition(statement) and not isinstance(statement, n.Drop | n.Set | n.Reset):
                 _define(statement, workspace, text)
     return workspace
 

@@ -12,7 +12,7 @@ import pytest
 
 from sqlstream.jobs import Job
 from sqlstream.session import Session
-from sqlstream.statements.job_listings import properties
+from sqlstream.statements.jobs import properties
 
 pytestmark = pytest.mark.spark
 

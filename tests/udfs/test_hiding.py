@@ -10,7 +10,7 @@ import pytest
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.udfs.hiding import HiddenError, hiding
-from sqlstream.udfs.lookup.source import Request, SecretiveSource, secretive
+from sqlstream.udfs.lookup.source import RedactingSource, Request, redacting
 
 SECRETS = Secrets.of(["hunter2"])
 
@@ -55,9 +55,9 @@ class Failing:
 
 def test_lookups_fail_without_secrets():
     async def run() -> None:
-        client = await secretive(Failing(), SECRETS).open()
+        client = await redacting(Failing(), SECRETS).open()
         await client.ask([("k",)])
 
     with pytest.raises(HiddenError, match=r"^\*{6}$"):
         asyncio.run(run())
-    assert not isinstance(secretive(Failing(), NO_SECRETS), SecretiveSource)
+    assert not isinstance(redacting(Failing(), NO_SECRETS), RedactingSource)

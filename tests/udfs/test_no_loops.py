@@ -19,8 +19,8 @@ from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from sqlstream.udfs.over.functions import Number, Numbered
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from tests.udfs.groups.test_group_aggregate import kernel as groups
 from tests.udfs.over.test_over import ALL_ROWS, LAST_TWO, aggregated, over
 from tests.udfs.windows.test_no_loops import lines_of
@@ -37,7 +37,7 @@ KERNELS: dict[str, Tried] = {
     "distinct of changes": groups("distinct", updates=True),
     "extremes of changes": groups("min", updates=True),
     "lists of changes": groups("sorted", updates=True),
-    "EXCEPT": SetOperationKernel(SetKind.EXCEPT, FIELDS, Living(), updates=True),
+    "EXCEPT": SetOperationKernel(SetKind.EXCEPT, FIELDS, TimeToLive(), updates=True),
     "changes by key": NormalizeKernel(CHANGED, ("k",), ("k", "n")),
     "OVER": over(aggregated("s", LAST_TWO), aggregated("t", ALL_ROWS), Numbered("n", Number.RANK, pa.int32())),
 }

@@ -1,4 +1,5 @@
-"""Aggregate functions over Arrow columns: lifted into accumulators, merged, finished; for many groups at once."""
+"""Aggregate functions over Arrow columns, for many groups at once: rows are lifted into accumulators, these are merged,
+and finished into results."""
 
 from sqlstream.udfs.aggregates.accumulator import AggregateCall, Ordering
 from sqlstream.udfs.aggregates.aggregates import Aggregates

@@ -1,4 +1,4 @@
-"""Accumulators: what the state keeps of the rows of a group, and how functions compute their results from it."""
+"""The building blocks of aggregate functions: calls, groups of rows, and accumulators, the state of a group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.row_kinds import retracted_rows
 
 Columns = tuple[pa.Array, ...]
 
 
 @dataclass(frozen=True)
 class Accumulator(ABC):
-    """One or several columns of state, one row per group. Equal accumulators of several calls are kept once.
+    """One or several columns of state, one row per group. Equal accumulators of several calls are stored once.
 
     Merging the accumulators of parts, in order, gives the accumulator of the whole.
     """
@@ -33,39 +33,41 @@ class Accumulator(ABC):
         ...
 
     @abstractmethod
-    def lift(self, batch: Batch) -> Columns: ...
+    def lift(self, batch: Batch) -> Columns:
+        """The accumulators of the groups of a batch."""
+        ...
 
     @abstractmethod
     def merge(self, columns: Columns, groups: Groups) -> Columns:
-        """One accumulator per group out of rows of accumulators, in order."""
+        """One accumulator per group, merged from rows of accumulators in order."""
         ...
 
     @property
     def retracts(self) -> bool:
-        """True where rows can be taken out again: by merging with the ``negated`` accumulator of these rows."""
+        """True where rows can be removed by merging with the ``negated`` accumulator of these rows."""
         return False
 
     def negated(self, columns: Columns) -> Columns:
-        """The accumulators that take out what these hold. Only where the accumulator ``retracts``."""
+        """The accumulators that remove the rows of these. Only if the accumulator ``retracts``."""
         raise NotImplementedError(f"{type(self).__name__} retracts nothing")
 
     def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
-        """One accumulator for each range ``[start, stop)`` of rows, from running totals, which cost the same however
-        long a range is. None where only ``merge`` finds the same."""
+        """One accumulator for each range ``[start, stop)`` of rows, from running totals, at a cost that does not depend
+        on the lengths of the ranges. None where only ``merge`` gives the same result."""
         return None
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """True where the accumulator stays what it is when rows go whose accumulator is ``gone``, for all it knows."""
+        """True where the accumulator surely does not change when rows are retracted whose accumulator is ``gone``."""
         return np.zeros(len(columns[0]), np.bool_)
 
 
 Finish = Callable[..., pa.Array]
-"""From the columns of all accumulators of a call to its results."""
+"""A function from the columns of all accumulators of a call to its results."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a call is computed. ``finish`` pickles."""
+    """How a call is computed. ``finish`` must be picklable."""
 
     accumulators: tuple[Accumulator, ...]
     finish: Finish
@@ -125,9 +127,9 @@ def _stable_order(ids: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Source:
-    """The columns that an accumulator reads, of rows where all ``filters`` hold.
+    """The columns that an accumulator reads, of rows for which all ``filters`` are true.
 
-    Rows where one of ``required`` is NULL are left out.
+    Rows in which one of ``required`` is NULL are omitted.
     """
 
     columns: tuple[str, ...]
@@ -137,12 +139,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Selection:
+    """Columns of the rows that a ``Source`` selects, and their groups."""
+
     columns: tuple[pa.Array, ...]
     groups: Groups
 
 
 class Batch:
-    """Rows with their groups; selections are made once for all accumulators that ask for them."""
+    """Rows with their groups. Selections are computed once for all accumulators that request them."""
 
     def __init__(self, rows: pa.Table, groups: Groups) -> None:
         self._rows = rows
@@ -151,14 +155,15 @@ class Batch:
         self._columns: dict[tuple[str, frozenset[str], frozenset[str]], pa.Array] = {}
 
     def select(self, source: Source) -> Selection:
+        """The columns and groups of the rows that a source selects."""
         kept = (frozenset(source.filters), frozenset(c for c in source.required if self._column(c).null_count))
         columns = tuple(self._selected(name, kept) for name in source.columns)
         return Selection(columns, self._rows_of(kept)[1])
 
     @cached_property
     def by_kind(self) -> tuple[Batch, Batch | None]:
-        """The rows that come, and those that go; None for none of these."""
-        gone = gone_of(self._rows)
+        """The insertions, and the retractions; None if there are none."""
+        gone = retracted_rows(self._rows)
         return (self, None) if gone is None else (self._where(~gone), self._where(gone))
 
     def _where(self, chosen: np.ndarray) -> Batch:
@@ -199,7 +204,7 @@ class Batch:
 
 
 ARRIVAL = "__arrival"
-"""BIGINT column of rows whose places in the order of arrival their accumulators keep: numbers that only grow."""
+"""BIGINT column with increasing numbers of rows in order of arrival, for accumulators that store this order."""
 
 
 @dataclass(frozen=True)
@@ -213,12 +218,13 @@ class Ordering:
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """``function`` is Spark's name in lower case; ``arguments``, ``filter`` and orderings name columns of the input.
+    """A call of an aggregate function. ``function`` is Spark's name in lower case; ``arguments``, ``filter`` and
+    orderings name columns of the input.
 
-    ``constants`` are the arguments that are no columns: the separator of LISTAGG, the percentages of percentiles.
-    ``ignore_nulls`` is said of functions that pick a row, ``respect_nulls`` of lists, which leave NULLs out otherwise.
-    ``result`` is the type of the result column ``name``. ``implementation`` is the class of a user's aggregate.
-    ``every_change``: rows that go count as those that come do.
+    ``constants``: arguments that are not columns, such as the separator of LISTAGG or percentages. ``ignore_nulls``
+    applies to functions that pick a row, ``respect_nulls`` to lists, which omit NULLs otherwise. ``result``: the type
+    of the result column ``name``. ``implementation``: the class of a user's aggregate. ``every_change``: retractions
+    count like insertions.
     """
 
     name: str
@@ -235,7 +241,7 @@ class AggregateCall:
     every_change: bool = False
 
     def over(self, names: Mapping[str, str]) -> AggregateCall:
-        """The same call over columns of other names, each by the name that it has here."""
+        """The same call over renamed columns; ``names`` maps the names here to the new ones."""
         return replace(
             self,
             arguments=tuple(names[argument] for argument in self.arguments),

@@ -1,4 +1,4 @@
-"""Several aggregate calls over groups of rows: lift rows into accumulators, merge these, finish the results."""
+"""Several aggregate calls over groups of rows, computed together."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ from sqlstream.udfs.aggregates.accumulator import (
 from sqlstream.udfs.aggregates.extremes import Extreme
 from sqlstream.udfs.aggregates.registry import plan_of, plan_over_changes, shows_arrival
 
-# Infinity and NaN are values of SQL; no warning is due.
+# Infinity and NaN are valid values in SQL, so numpy must not warn.
 _as_in_sql = np.errstate(all="ignore")
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """``calls`` over rows that have the columns of ``input``. UnsupportedError SS395 for what is not executed.
+    """Computes ``calls`` over rows with the columns of ``input``. UnsupportedError SS395 for calls that are not
+    executed.
 
     ``merge`` of ``lift``ed parts, in order, is the ``lift`` of the whole; sums of floating-point numbers may differ in
-    the last bits. Results are of schema ``results``: one column per call, in order.
+    the last bits. Results have the schema ``results``: one column per call, in order.
 
     ``by_number``: rows have their numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any
-    order, even where the rows of one came between those of another one.
+    order, even if their rows arrived interleaved.
 
-    ``retracting``: rows are also taken out again, by merging with their ``negated`` accumulators. That is for calls of
-    which ``retracts`` is true.
+    ``retracting``: rows are also removed, by merging with their ``negated`` accumulators. Only for calls whose
+    ``retracts`` is true.
 
-    ``updating``: the kind of each row stands in ROW_KIND, and those that go are taken out again, from whatever call.
-    Where a result shows the order of rows, a row takes the place of the last one with the same arguments and the same
-    values of ``told_by``. Rows that are equal so must be in one part, if parts are merged in any order.
+    ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for any call. If a result depends on
+    the order of rows, a retraction removes the last row with the same arguments and the same values of
+    ``identified_by``. Such rows must be in one part if parts are merged in any order.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -50,20 +51,21 @@ class Aggregates:
     by_number: bool = False
     retracting: bool = False
     updating: bool = False
-    told_by: tuple[str, ...] = ()
+    identified_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
         _ = self._plans
 
     def for_merging_windows(self) -> Aggregates:
-        """The calls over rows with numbers, where a result shows the order of arrival; else they stay as they are."""
+        """The calls over numbered rows if a result depends on the order of arrival; otherwise the aggregates
+        unchanged."""
         if not any(shows_arrival(call) for call in self.calls):
             return self
         return replace(self, input=self.input.append(pa.field(ARRIVAL, pa.int64())), by_number=True)
 
     def newest(self, accumulators: pa.Table) -> np.ndarray:
-        """The greatest number among the rows of each accumulator, -1 for none. Only where rows have numbers."""
+        """The greatest number among the rows of each accumulator, -1 for none. Only with ``by_number``."""
         assert self.by_number, "rows have no numbers"
         column = accumulators.column(self._accumulators.names[-1])
         numbers: np.ndarray = pc.fill_null(column, -1).to_numpy()
@@ -76,6 +78,7 @@ class Aggregates:
 
     @property
     def results(self) -> pa.Schema:
+        """The schema of the results."""
         return pa.schema([(c.name, c.result) for c in self.calls])
 
     @_as_in_sql
@@ -95,8 +98,8 @@ class Aggregates:
 
     @_as_in_sql
     def of_ranges(self, accumulators: pa.Table, start: np.ndarray, stop: np.ndarray) -> pa.Table | None:
-        """A row of accumulators for each range ``[start, stop)`` of them, as ``merge`` would give it; None where some
-        of the calls cannot tell it from running totals."""
+        """A row of accumulators for each range ``[start, stop)`` of them, equal to the result of ``merge``; None if
+        some call cannot be computed from running totals."""
         columns_of_ranges: list[pa.Array] = []
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         for accumulator, own_columns in zip(self._distinct, parts, strict=True):
@@ -119,23 +122,23 @@ class Aggregates:
 
     @property
     def retracts(self) -> bool:
-        """True where all accumulators let rows be taken out again."""
+        """True where rows can be removed from all accumulators."""
         return all(accumulator.retracts for accumulator in self._distinct)
 
     @_as_in_sql
     def negated(self, accumulators: pa.Table) -> pa.Table:
-        """Accumulators that, merged into others, take the rows of these out of them again."""
+        """Accumulators that, merged into others, remove the rows of these."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         columns = [c for a, p in zip(self._distinct, parts, strict=True) for c in a.negated(p)]
         return self._table(columns, accumulators.num_rows)
 
     @property
     def may_survive(self) -> bool:
-        """True where ``survives`` can tell, as it can of MIN and MAX."""
+        """True where ``survives`` is meaningful, as for MIN and MAX."""
         return all(isinstance(accumulator, Extreme) for accumulator in self._distinct)
 
     def survives(self, accumulators: pa.Table, gone: pa.Table) -> np.ndarray:
-        """True where the results stay what they are when rows go whose accumulators are ``gone``."""
+        """True where the results surely do not change when rows are retracted whose accumulators are ``gone``."""
         names = self._accumulators.names
         parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))
         flags = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))
@@ -145,12 +148,12 @@ class Aggregates:
     def _plans(self) -> tuple[Plan, ...]:
         by_number, retracting = self.by_number, self.retracting
         if self.updating:
-            return tuple(plan_over_changes(c, self.input, self.told_by, by_number=by_number) for c in self.calls)
+            return tuple(plan_over_changes(c, self.input, self.identified_by, by_number=by_number) for c in self.calls)
         return tuple(plan_of(c, self.input, by_number=by_number, retracting=retracting) for c in self.calls)
 
     @cached_property
     def _distinct(self) -> tuple[Accumulator, ...]:
-        """The accumulators of all calls, equal ones once. Behind them the newest number, where rows have numbers."""
+        """The distinct accumulators of all calls, followed by the newest number if rows have numbers."""
         newest = [Extreme(Source((ARRIVAL,)), pa.int64(), greatest=True)] if self.by_number else []
         return tuple(dict.fromkeys([*(a for plan in self._plans for a in plan.accumulators), *newest]))
 

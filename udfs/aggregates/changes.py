@@ -1,8 +1,7 @@
-"""Aggregates over rows that come and go, as windows have them: accumulators that rows are taken out of, too.
+"""Aggregates over updating rows, for windows: rows can be removed from their accumulators.
 
-``Signed`` subtracts the rows that go, where the function lets it. For all other functions, such as MIN, and for
-DISTINCT, ``NetRows`` keeps the values themselves, and the function runs over those that are left when a result is asked
-for.
+``Signed`` subtracts retractions if the function permits it. For all other functions, such as MIN, and for DISTINCT,
+``NetRows`` stores the values themselves, and the function is computed over the current ones when a result is needed.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
 from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members, numbered
-from sqlstream.udfs.row_kinds import by_id, retracts, unmatched
+from sqlstream.udfs.row_kinds import by_id, is_retraction, unmatched
 
 Indices = np.ndarray
 
 
 @dataclass(frozen=True)
 class Signed(Accumulator):
-    """``inner``, which ``retracts``, of the rows that come less those that go."""
+    """``inner``, which ``retracts``, over insertions minus retractions."""
 
     inner: Accumulator
 
@@ -49,11 +48,12 @@ class Signed(Accumulator):
 
 @dataclass(frozen=True)
 class NetRows(Accumulator):
-    """A list per group of values and how many rows have them, less those that went.
+    """A list per group of values and the number of insertions minus retractions of each.
 
-    The source's columns are the values, then, where rows have them (``by_number``), the numbers of rows, then ROW_KIND.
-    ``ordered``: the result shows the order of rows, so each of them is kept, in order of arrival, as 1; of equal ones
-    the last goes, and rows that went and were not there yet are -1. Else equal values are kept once.
+    The columns of the source are the values, then the numbers of rows if there are any (``by_number``), then ROW_KIND.
+    ``ordered``: the result depends on the order of rows, so each row is stored, in order of arrival, with the number 1;
+    a retraction removes the last equal row, and is stored as -1 if there is none. Otherwise equal values are stored
+    once.
     """
 
     columns: tuple[pa.DataType, ...]
@@ -67,7 +67,7 @@ class NetRows(Accumulator):
     def lift(self, batch: Batch) -> Columns:
         selection = batch.select(self.source)
         *values, kinds = selection.columns
-        times = np.where(retracts(kinds), -1, 1)
+        times = np.where(is_retraction(kinds), -1, 1)
         return self._net(tuple(values), times, selection.groups)
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
@@ -76,7 +76,7 @@ class NetRows(Accumulator):
         return self._net(tuple(elements), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
 
     def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
-        """The kept rows that are there, each as often as it is."""
+        """The current rows, each as often as it was inserted and not retracted."""
         if not self.ordered or (times > 0).all():
             return np.repeat(np.arange(len(times)), np.maximum(times, 0))
         order, ends, sizes = by_id(numbered(self._compared(values), groups)[0])
@@ -110,15 +110,15 @@ def _newest(signs: np.ndarray, counts: np.ndarray, ends: Indices, sizes: Indices
 
 
 def less_what_went(inner: Plan) -> Plan | None:
-    """The same results over rows that come and go, where all accumulators let rows be subtracted; else None."""
+    """The same plan over updating rows, if all accumulators can subtract; otherwise None."""
     if not all(accumulator.retracts for accumulator in inner.accumulators):
         return None
     return Plan(tuple(Signed(a.source, a) for a in inner.accumulators), inner.finish)
 
 
 def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bool, by_number: bool) -> Plan:
-    """``inner``, planned over ``schema``, over the rows of the source's columns that have come and not gone. ``schema``
-    has their types, but for that of ROW_KIND."""
+    """``inner``, planned over ``schema``, over the current rows of the source's columns. ``schema`` has their types
+    without that of ROW_KIND."""
     kept = NetRows(source, tuple(schema.types), ordered, by_number)
     return Plan((kept,), partial(_finish, kept, schema, inner))
 

@@ -1,4 +1,4 @@
-"""Exact sums and averages of decimals, computed on digits of their 128 bits, which int64 adds up without overflow."""
+"""Exact sums and averages of decimals, computed on the digits of their 128 bits, whose sums fit into int64."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGEST_PRECISION = 38
 
 @dataclass(frozen=True)
 class DecimalSum(Accumulator):
-    """A decimal of ``type``; NULL for a group without values."""
+    """The sum as a decimal of ``type``; NULL for a group without values."""
 
     type: pa.DataType
 
@@ -71,6 +71,7 @@ def sum_type(type_: pa.DataType) -> pa.DataType:
 
 
 def decimal_average(source: Source, type_: pa.DataType, result: pa.DataType) -> Plan:
+    """AVG of decimals, rounded half up to the scale of ``result``."""
     total = DecimalSum(source, sum_type(type_))
     count = Count(Source((), source.filters, source.required))
     return Plan((total, count), partial(_quotient, result))

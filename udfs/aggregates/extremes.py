@@ -1,4 +1,4 @@
-"""MIN and MAX."""
+"""MIN and MAX, and aggregates that pick one row of a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlstream.udfs.aggregates.values import column_of, is_number, numbers_of, r
 
 @dataclass(frozen=True)
 class Extreme(Accumulator):
-    """The least or greatest value of a column; NULL for a group without values. Of equal ones the first stays."""
+    """The least or greatest value of a column; NULL for a group without values. Of equal values the first is kept."""
 
     type: pa.DataType
     greatest: bool
@@ -33,8 +33,8 @@ class Extreme(Accumulator):
         return (self._extremes(*without_nulls(columns[0], groups)),)
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """True for groups whose extreme stays: all retracted values are greater than the least one, or less than the
-        greatest."""
+        """True for groups whose extreme is unaffected: all retracted values are greater than the least one, or less
+        than the greatest."""
         combined = pa.concat_arrays([columns[0], gone[0]])
         count = len(columns[0])
         present = truths_of(combined.is_valid())
@@ -90,7 +90,7 @@ def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Ar
 
 @dataclass(frozen=True)
 class Picked(Accumulator):
-    """Whether there is a row, and the value of the first or ``last`` one, which may be NULL."""
+    """The value of the first or ``last`` row, which may be NULL, and whether there is a row."""
 
     type: pa.DataType
     last: bool
@@ -114,9 +114,10 @@ class Picked(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByNumber(Accumulator):
-    """The value, which may be NULL, and the number of the first or ``last`` row, the number being NULL for no row.
+    """The value of the first or ``last`` row, which may be NULL, and the number of the row, which is NULL if there is
+    none.
 
-    The numbers of rows are in the second column, in the order of arrival.
+    The second column of the source has the numbers of rows, in the order of arrival.
     """
 
     type: pa.DataType
@@ -140,9 +141,10 @@ class PickedByNumber(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByOrder(Accumulator):
-    """The value and the key of the row with the least or ``greatest`` key, the last of equal ones as in Spark.
+    """MIN_BY and MAX_BY: the value and the key of the row with the least or ``greatest`` key; of equal keys the last
+    row, as in Spark.
 
-    ``by_number``: a third column has the numbers of rows in the order of arrival, which tell which one is the last.
+    ``by_number``: a third column has the numbers of rows in the order of arrival, which determine the last row.
     """
 
     value: pa.DataType

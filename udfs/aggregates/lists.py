@@ -1,4 +1,4 @@
-"""Aggregates that keep the values of their rows: COLLECT_LIST, LISTAGG."""
+"""Aggregates that store the values of their rows: lists, DISTINCT, percentiles and modes."""
 
 from __future__ import annotations
 
@@ -43,36 +43,39 @@ def item_type(columns: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def items(columns: Sequence[pa.Array]) -> pa.Array:
+    """The items of the lists: the values of the column, or structs of several columns."""
     if len(columns) == 1:
         return columns[0]
     return pa.StructArray.from_arrays(list(columns), [str(i) for i in range(len(columns))])
 
 
 def members(values: pa.Array, count: int) -> list[pa.Array]:
-    """The reverse of ``items``, for ``count`` columns."""
+    """The inverse of ``items``, for ``count`` columns."""
     return [values] if count == 1 else values.flatten()
 
 
 def concatenated(lists: pa.Array, groups: Groups) -> pa.Array:
-    """One list per group: its rows' lists, one after the other."""
+    """One list per group: the lists of its rows, concatenated."""
     lengths = add_up(lengths_of(lists), groups)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), groups.sorted(lists).flatten(), type=lists.type)
 
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
+    """The lengths of lists."""
     lengths: np.ndarray = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
 def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
-    """All values with the number of the list that each comes from."""
+    """All values of the lists, and the number of the list of each."""
     return lists.flatten(), Groups(np.repeat(np.arange(len(lists)), lengths_of(lists)), len(lists))
 
 
 def over_rows(source: Source, schema: pa.Schema, inner: Plan) -> Plan:
-    """``inner``, planned over ``schema``, over the rows of the source's columns, which have its types, in the order of
-    the source's last column: the numbers of the rows. All rows are kept, and ``inner`` runs over them at the end."""
+    """``inner``, planned over ``schema``, over all rows in the order of the last column of the source, which has the
+    numbers of rows. The other columns of the source have the types of ``schema``. All rows are stored, and ``inner`` is
+    computed at the end."""
     return Plan((Values(source, (*schema.types, pa.int64())),), partial(_over_rows, schema, inner))
 
 
@@ -253,7 +256,7 @@ def _sorted(lists: pa.Array, descending: bool) -> _Sorted:
 
 
 def interpolated(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:
-    """The value at ``percentage * (count - 1)``, between two values as far as that lies between two places."""
+    """The value at position ``percentage * (count - 1)``, interpolated linearly between two values."""
     return Plan((Values(source, (type_,)),), partial(_interpolated, percentages, descending))
 
 
@@ -275,7 +278,7 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
 
 
 def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
-    """As ``interpolated``, of values of which each counts as often as the second column says."""
+    """Like ``interpolated``, for values that count as often as the second column says."""
     return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
 
 

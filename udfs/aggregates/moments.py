@@ -1,4 +1,5 @@
-"""Variance, standard deviation, skewness and kurtosis from central moments that merge without cancellation."""
+"""Variance, standard deviation, skewness, kurtosis, covariance, correlation and linear regression, from central
+moments, whose merging avoids cancellation."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _shifted(counts: np.ndarray, distance: np.ndarray, powers: list[np.ndarray])
 
 
 def variance(source: Source, *, sample: bool, root: bool) -> Plan:
-    """VAR_POP, VAR_SAMP and their roots; NULL for no values, of a sample also for one."""
+    """VAR_POP, VAR_SAMP and their roots; NULL for no values, for a sample also for a single one."""
     return Plan((Moments(source, 2),), partial(_variance, sample, root))
 
 
@@ -85,6 +86,7 @@ def _variance(sample: bool, root: bool, count: pa.Array, mean: pa.Array, second:
 
 
 def skewness(source: Source) -> Plan:
+    """SKEWNESS; NULL for no values or no variance."""
     return Plan((Moments(source, 3),), _skewness)
 
 
@@ -94,7 +96,7 @@ def _skewness(count: pa.Array, mean: pa.Array, *powers: pa.Array) -> pa.Array:
 
 
 def kurtosis(source: Source) -> Plan:
-    """The excess over that of a normal distribution."""
+    """KURTOSIS, the excess over that of a normal distribution; NULL for no values or no variance."""
     return Plan((Moments(source, 4),), _kurtosis)
 
 
@@ -147,6 +149,7 @@ Formula = Callable[[Sums], tuple[np.ndarray, np.ndarray]]
 
 
 def comoment(source: Source, formula: Formula) -> Plan:
+    """A statistic of two columns, computed by ``formula``."""
     return Plan((Comoments(source),), partial(_computed, formula))
 
 
@@ -156,14 +159,17 @@ def _computed(formula: Formula, *columns: pa.Array) -> pa.Array:
 
 
 def covar_pop(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """COVAR_POP: the values, and where they are NULL."""
     return s.xy / s.n, s.n == 0
 
 
 def covar_samp(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """COVAR_SAMP: the values, and where they are NULL."""
     return s.xy / (s.n - 1), s.n < 2
 
 
 def corr(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """CORR: the values, and where they are NULL."""
     return s.xy / np.sqrt(s.xx * s.yy), (s.n < 2) | (s.xx * s.yy == 0)
 
 
@@ -171,35 +177,42 @@ def corr(s: Sums) -> tuple[np.ndarray, np.ndarray]:
 
 
 def regr_avgx(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_AVGX: the values, and where they are NULL."""
     return s.y, s.n == 0
 
 
 def regr_avgy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_AVGY: the values, and where they are NULL."""
     return s.x, s.n == 0
 
 
 def regr_sxx(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_SXX: the values, and where they are NULL."""
     return s.yy, s.n == 0
 
 
 def regr_syy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_SYY: the values, and where they are NULL."""
     return s.xx, s.n == 0
 
 
 def regr_sxy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_SXY: the values, and where they are NULL."""
     return s.xy, s.n == 0
 
 
 def regr_slope(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_SLOPE: the values, and where they are NULL."""
     return s.xy / s.yy, (s.n == 0) | (s.yy == 0)
 
 
 def regr_intercept(s: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """REGR_INTERCEPT: the values, and where they are NULL."""
     slope, missing = regr_slope(s)
     return s.x - slope * s.y, missing
 
 
 def regr_r2(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """1 where the dependent variable does not vary, NULL where the other does not."""
+    """REGR_R2: 1 if the dependent variable is constant, NULL if the other one is."""
     ratio = np.where(s.xx == 0, 1.0, s.xy * s.xy / (s.xx * s.yy))
     return ratio, (s.n == 0) | (s.yy == 0)

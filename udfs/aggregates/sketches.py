@@ -1,8 +1,8 @@
 """APPROX_COUNT_DISTINCT: HyperLogLog++ over Spark's hashes.
 
-Registers are those of Spark, and so are results up to a few hundred distinct values, where linear counting is used.
-Above, Spark corrects the bias with measured tables; this uses Ertl's estimator, which needs none. The error is the
-same (5 % by default), the numbers may differ.
+The registers are those of Spark, and so are results up to a few hundred distinct values, for which linear counting is
+used. Above, Spark corrects the bias with measured tables; Ertl's estimator, which is used here, needs none. The error
+is the same (5 % by default), but the numbers may differ.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _THRESHOLDS = (10, 20, 40, 80, 220, 400, 900, 1800, 3100, 6500, 11500, 20000, 50
 
 @dataclass(frozen=True)
 class HyperLogLog(Accumulator):
-    """The registers that are set, as ``register << 6 | rank``, ascending; there are ``2**bits`` registers.
+    """The set registers as ``register << 6 | rank``, ascending; there are ``2**bits`` registers.
 
-    The column holds 64-bit hashes: the first ``bits`` choose the register, the zeros after them make the rank.
+    The source column has 64-bit hashes: the first ``bits`` select the register, the number of zeros after them is the
+    rank.
     """
 
     bits: int

@@ -1,4 +1,5 @@
-"""Sums of integers, which raise on overflow, and of floating-point numbers."""
+"""SUM, COUNT and AVG of integers, floating-point numbers and intervals, and bitwise aggregates. Integer sums raise on
+overflow."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _LEAST = -(2**63)
 
 @dataclass(frozen=True)
 class IntegerSum(Accumulator):
-    """A BIGINT, or a day-time interval, as ``type`` says; NULL for a group without values."""
+    """The sum as a BIGINT or a day-time interval, according to ``type``; NULL for a group without values."""
 
     type: pa.DataType
 
@@ -62,7 +63,7 @@ class IntegerSum(Accumulator):
 
 @dataclass(frozen=True)
 class FloatSum(Accumulator):
-    """A DOUBLE, added up in order of arrival; NULL for a group without values."""
+    """The sum as a DOUBLE, added in order of arrival; NULL for a group without values."""
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -80,7 +81,7 @@ class FloatSum(Accumulator):
 
     @property
     def retracts(self) -> bool:
-        """Subtracting a DOUBLE may leave a rest in the last bits, and an infinity stays for ever, as in Flink."""
+        """True: as in Flink, subtracting may leave an error in the last bits, and an infinity remains forever."""
         return True
 
     def negated(self, columns: Columns) -> Columns:
@@ -89,7 +90,7 @@ class FloatSum(Accumulator):
 
 @dataclass(frozen=True)
 class ExactSum(Accumulator):
-    """The sum of BIGINTs that may leave their range, as sums of their lower and upper 32 bits; 0 without values."""
+    """The sum of BIGINTs beyond their range, as the sums of their lower and upper 32 bits; 0 without values."""
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -115,6 +116,7 @@ class ExactSum(Accumulator):
 
 
 def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:
+    """The values that are not NULL, and their groups."""
     if not column.null_count:
         return column, groups
     kept = column.is_valid().to_numpy(zero_copy_only=False)
@@ -143,11 +145,12 @@ def without_values(column: pa.Array, start: np.ndarray, stop: np.ndarray) -> np.
 
 
 def longest(start: np.ndarray, stop: np.ndarray) -> int:
+    """The length of the longest range."""
     return int((stop - start).max(initial=0))
 
 
 def may_overflow(numbers: np.ndarray, most: int | None = None) -> bool:
-    """False where no sum of these BIGINTs can leave the range. ``most``: how many one sum has, where not all."""
+    """False where no sum of these BIGINTs can overflow. ``most``: the maximum number of summands, by default all."""
     if not len(numbers):
         return False
     most = len(numbers) if most is None else most
@@ -155,7 +158,7 @@ def may_overflow(numbers: np.ndarray, most: int | None = None) -> bool:
 
 
 def overflows(numbers: np.ndarray, groups: Groups) -> bool:
-    """True where the sum of a group leaves the range of BIGINT, found from sums of halves, which stay inside it."""
+    """True where the sum of a group overflows BIGINT; computed from sums of halves, which do not overflow."""
     low, high = (add_up(half, groups) for half in (numbers & 0xFFFFFFFF, numbers >> 32))
     high += low >> 32
     return bool((high != high.astype(np.int32)).any())
@@ -183,7 +186,7 @@ def overflow(function: str, type_: pa.DataType) -> ExecutionError:
 
 @dataclass(frozen=True)
 class Count(Accumulator):
-    """Rows per group, never NULL."""
+    """The number of rows of each group, never NULL."""
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -210,14 +213,14 @@ class Count(Accumulator):
 
 
 def average(source: Source, type_: pa.DataType) -> Plan:
-    """Sum and count. A BIGINT is added up as DOUBLE, as Spark does, so that its average cannot overflow."""
+    """AVG as sum and count. A BIGINT is summed as DOUBLE, as in Spark, so that its average cannot overflow."""
     exact = kinds.is_integer(type_) and type_.bit_width < 64
     total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
     return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
 
 
 def retracting_average(source: Source, type_: pa.DataType) -> Plan:
-    """The average of whole numbers as an exact sum, because a DOUBLE does not get back to what it was."""
+    """AVG for retractions: integers are summed exactly, because a DOUBLE does not return to its earlier value."""
     if not kinds.is_integer(type_):
         return average(source, type_)
     return Plan((ExactSum(source), Count(Source((), source.filters, source.required))), _exact_quotient)
@@ -230,7 +233,7 @@ def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def interval_average(source: Source, type_: pa.DataType) -> Plan:
-    """To the microsecond, rounded half up."""
+    """AVG of day-time intervals, to the microsecond, rounded half up."""
     count = Count(Source((), source.filters, source.required))
     return Plan((IntegerSum(source, type_), count), _interval_quotient)
 

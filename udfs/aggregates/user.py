@@ -53,6 +53,7 @@ def _pickled(states: Iterable[object]) -> pa.Array:
 
 
 def user_aggregate(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
+    """The plan of a user's aggregate. ``implementation`` creates an instance of the class."""
     return Plan((UserState(source, function, implementation),), partial(_finish, function, implementation, result))
 
 

@@ -1,4 +1,4 @@
-"""Numbers of Arrow columns as numpy arrays and back."""
+"""Values of Arrow columns as numpy arrays: numbers, and ranks that preserve the order of any type."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow.types as kinds
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """True for the types that Arrow stores as one integer."""
+    """True for types that Arrow stores as one integer."""
     return bool(kinds.is_temporal(type_)) and not kinds.is_interval(type_)
 
 
 def numbers_of(column: pa.Array) -> np.ndarray:
-    """The numbers of a column without NULLs; booleans as 0 and 1, times as what Arrow stores."""
+    """The numbers of a column without NULLs; booleans as 0 and 1, times as the integers that Arrow stores."""
     if is_time(column.type):
         column = column.view(f"int{column.type.bit_width}")
     numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
@@ -22,7 +22,7 @@ def numbers_of(column: pa.Array) -> np.ndarray:
 
 
 def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
-    """The reverse of ``numbers_of``; NULL where ``missing``."""
+    """The inverse of ``numbers_of``; NULL where ``missing``."""
     mask = missing if missing is not None and missing.any() else None
     if kinds.is_boolean(type_):
         return pa.array(numbers.astype(np.bool_), mask=mask)
@@ -56,12 +56,12 @@ def is_ordered(type_: pa.DataType) -> bool:
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """True for the types that are one machine number each."""
+    """True for types that are one machine number each."""
     return bool(is_time(type_) or kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_boolean(type_))
 
 
 def ranks(column: pa.Array) -> np.ndarray:
-    """An int64 per value, ordered as Spark orders the values; equal ones have equal ranks. No NULLs.
+    """An int64 per value, in Spark's order of the values; equal values have equal ranks. No NULLs.
 
     NaN is the greatest number and equal to itself, -0.0 equals 0.0; texts are compared byte by byte.
     """

@@ -1,4 +1,4 @@
-"""Window assigners: they say to which windows each row belongs.
+"""Window assigners: the windows that each row belongs to.
 
 A window is ``[start, end)`` in int64 microseconds since 1970 (UTC). Merging assigners (sessions) give each row a window
 of its own; ``merge_sessions`` then merges these with each other and with the stored ones.
@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Assigned(NamedTuple):
-    """Pairs of a row and one of its windows: by row in order of arrival, then from the earliest end to the latest."""
+    """Pairs of a row and one of its windows: by row in order of arrival, then by ascending end."""
 
     row: RowIndices
     start: Times
@@ -34,17 +34,21 @@ class Assigned(NamedTuple):
 
 
 class Assigner(Protocol):
-    """Frozen and picklable. ``domain`` is the clock that closes the windows."""
+    """An assigner. Implementations are frozen and picklable."""
 
     @property
-    def domain(self) -> Domain: ...
+    def domain(self) -> Domain:
+        """The clock that closes the windows."""
+        ...
 
     @property
     def merging(self) -> bool:
-        """True where windows of one key that intersect or touch become one."""
+        """True where windows of one key that intersect or touch are merged."""
         ...
 
-    def assign(self, rows: pa.Table, context: Context) -> Assigned: ...
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        """The windows of the rows. SS401 for a NULL time."""
+        ...
 
 
 LAST_INSTANT = 253_370_764_800_000_000
@@ -52,14 +56,16 @@ LAST_INSTANT = 253_370_764_800_000_000
 
 
 def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
-    """The time of each row; where no column is named, it is now, in processing time. SS401 at a NULL."""
+    """The time of each row in microseconds: of the column ``time``, or the processing time of the call if None. SS401
+    for a NULL."""
     if time is None:
         return np.full(rows.num_rows, min(context.processing_time, LAST_INSTANT), np.int64)
     return micros(rows.column(time), time)
 
 
 def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Context) -> tuple[pa.Table, Times]:
-    """The rows that are not late, and the time of each, in processing time at most now; late ones are counted."""
+    """The rows that are not late, and their times; in processing time at most the current time. Late rows are
+    counted."""
     times = times_of(rows, time, context)
     if domain is Domain.PROCESSING:
         return rows, np.minimum(times, context.processing_time)
@@ -71,7 +77,7 @@ def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Cont
 
 
 def micros(column: pa.ChunkedArray, name: str) -> Times:
-    """Microseconds of a column of timestamps or of integers, which are microseconds already. SS401 at a NULL."""
+    """A column of timestamps, or of integers that are microseconds, as microseconds. SS401 for a NULL."""
     if column.null_count:
         raise ExecutionError(NULL_EVENT_TIME, f'the time "{name}" of a row is NULL', hint="Filter such rows out.")
     if pa.types.is_timestamp(column.type):
@@ -80,7 +86,7 @@ def micros(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def per_row(start: Times, end: Times, row_count: int) -> Assigned:
-    """One window for each row."""
+    """One window per row."""
     return Assigned(np.arange(row_count, dtype=np.int64), start, end)
 
 
@@ -125,6 +131,8 @@ def _micros(instants: pa.Array) -> Times:
 
 @dataclass(frozen=True)
 class Tumble:
+    """Windows of ``size`` that do not overlap."""
+
     time: str | None
     size: int
     offset: int = 0
@@ -139,7 +147,8 @@ class Tumble:
 
 @dataclass(frozen=True)
 class Hop:
-    """``size`` need not be a multiple of ``slide``; where it is smaller, some rows have no window."""
+    """Windows of ``size`` that start every ``slide``. ``size`` need not be a multiple of ``slide``; if it is smaller,
+    some rows have no window."""
 
     time: str | None
     slide: int
@@ -179,7 +188,7 @@ class Cumulate:
 
 
 def windows_of_a_row(assigner: Assigner) -> int:
-    """The most windows that the assigner gives a row; 1 for what users write."""
+    """The maximum number of windows of a row; 1 for assigners of users."""
     match assigner:
         case Hop():
             return -(-assigner.size // assigner.slide)
@@ -189,7 +198,7 @@ def windows_of_a_row(assigner: Assigner) -> int:
 
 
 def aligned(time: Times, period: int, offset: int) -> Times:
-    """The newest multiple of ``period``, moved by the offset, that is not after each time."""
+    """The greatest multiple of ``period``, shifted by ``offset``, that is not after each time."""
     return time - (time - offset) % period
 
 
@@ -216,8 +225,8 @@ WRONG_GAP = repeating("SS404")
 
 @dataclass(frozen=True)
 class Session:
-    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less, and
-    more than 10,000 years, is SS404."""
+    """Session windows: from the first row to ``gap`` after the last. ``gap`` is in microseconds, or the name of a
+    BIGINT column with the gap of each row. SS404 for a gap that is not positive or exceeds 10,000 years."""
 
     time: str | None
     gap: int | str
@@ -230,7 +239,7 @@ class Session:
 
 
 def gaps_of(rows: pa.Table, gap: int | str) -> Times | int:
-    """The gap of each row, or that of all."""
+    """The gap of each row, or the one gap of all rows, in microseconds. SS404 for a gap that is out of range."""
     if isinstance(gap, int):
         return gap
     if rows.column(gap).null_count:
@@ -255,6 +264,8 @@ _HINT = "Give every row a gap of 1 millisecond or more, for instance with an ELS
 
 @dataclass(frozen=True)
 class GivenWindows:
+    """Windows that an operator below has assigned; ``start`` and ``end`` name the columns with their bounds."""
+
     start: str = "window_start"
     end: str = "window_end"
     domain: Domain = Domain.EVENT
@@ -271,7 +282,8 @@ class GivenWindows:
 
 @dataclass(frozen=True)
 class Global:
-    """Its window is ``[NO_WATERMARK, END_OF_TIME)``. ``domain`` is that of its triggers."""
+    """One window per key, ``[NO_WATERMARK, END_OF_TIME)``, that no clock closes. ``domain`` is the clock of its
+    triggers."""
 
     domain: Domain = Domain.EVENT
     merging: bool = False

@@ -1,14 +1,14 @@
-"""Merging of sessions: which windows of a batch's rows and which stored sessions are one. Flink's MergingWindowSet,
+"""Merging of sessions: which windows of new rows and which stored sessions form one session. Flink's MergingWindowSet,
 for all keys at once.
 
 Windows ``[start, end)`` of one key merge when they intersect or touch: ``start <= other.end and other.start <= end``.
-Rows count one after another, in order of arrival. A row whose own window is late (``watermark >= end - 1 ms +
-allowed``) is taken if it meets a live session, and is late if not, even where a later row would have joined the two.
-Every stored session is live, because the watermark has removed the others.
+Rows are merged one after another in order of arrival. A row whose own window is late (``watermark >= end - 1 ms +
+allowed``) is accepted if it touches a live session; otherwise it is late, even if a later row would have joined the
+two. Every stored session is live, because the watermark has removed all others.
 
-All keys lie on one line: each has a stretch of its own there, so that windows meet on the line exactly when they meet
-and are of one key. A session is the union of windows that meet; it has no holes, so that a row meets the session
-exactly when it meets one of its windows.
+All keys are placed on one line, each in a range of its own, so that windows touch on the line exactly if they touch and
+have the same key. A session is the union of windows that touch; it has no holes, so a row touches the session exactly
+if it touches one of its windows.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LATE = -1
 MILLISECOND = 1000
 _INT64 = np.iinfo(np.int64)
 _STORED = -1
-"""Arrival of what was there before the first row."""
+"""The arrival number of stored sessions, which precede all rows."""
 
 
 class Windows(NamedTuple):
-    """Windows with the number of the key of each, numbers from 0 on. Windows of rows are in order of arrival."""
+    """Windows and the number of the key of each, from 0. Windows of rows are in order of arrival."""
 
     key: RowIndices
     start: Times
@@ -39,8 +39,8 @@ class Windows(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """``windows``: those after merging, by key and start. ``row`` and ``stored``: the number of the session of each
-    row and of each stored session; LATE for a row that none took."""
+    """The result of merging. ``windows``: the merged sessions, by key and start. ``row`` and ``stored``: the number of
+    the session of each row and of each stored session; LATE for a late row."""
 
     windows: Windows
     row: RowIndices
@@ -48,7 +48,8 @@ class Sessions(NamedTuple):
 
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
-    """The sessions of ``stored`` and ``rows``. Where there is no lateness, ``watermark`` is NO_WATERMARK."""
+    """The sessions of ``stored`` sessions and ``rows``. ``watermark`` is NO_WATERMARK where no row can be late;
+    ``allowed`` is the allowed lateness in microseconds."""
     in_time = taken_windows(stored, rows, watermark, allowed)
     if in_time.all():
         return merge_windows(stored, rows)
@@ -56,19 +57,19 @@ def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int 
 
 
 def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
-    """False for the rows that are late."""
+    """False for rows that are late."""
     late = late_windows(rows.end, watermark, allowed)
     return ~late | _rescued(stored, rows, late) if late.any() else ~late
 
 
 def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
-    """True for windows for which a row would be late."""
+    """True for ends of windows that the watermark has passed by the allowed lateness."""
     newest_late = min(max(watermark + MILLISECOND - allowed, _INT64.min), _INT64.max)
     return end <= newest_late
 
 
 def merge_windows(stored: Windows, rows: Windows) -> Sessions:
-    """The sessions of windows of which none is late."""
+    """The sessions of windows none of which is late."""
     combined = stored + rows
     if len(combined.key) == 0:
         return Sessions(combined, rows.key, stored.key)
@@ -85,13 +86,13 @@ def merge_windows(stored: Windows, rows: Windows) -> Sessions:
 
 
 def on_line(windows: Windows) -> Intervals:
-    """The windows as intervals of one line, on which those of different keys never meet."""
+    """The windows as intervals of one line, on which windows of different keys never touch."""
     key, start, end = windows
     if len(key) == 0:
         return Intervals(start, end)
     origin, length = int(start.min()), int(end.max()) - int(start.min()) + 2
     if length * (int(key.max()) + 1) > _INT64.max:
-        # Times so far apart that the line would be too long: only their order matters.
+        # The line would be too long for times so far apart. Only their order matters, so ranks replace them.
         _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
         start, end = np.split(ranks.astype(np.int64), 2)
         origin, length = 0, 2 * len(key) + 2
@@ -137,11 +138,12 @@ class Intervals(NamedTuple):
     end: Times
 
     def take(self, chosen: RowIndices) -> Intervals:
+        """Some of the intervals, by index."""
         return Intervals(self.start[chosen], self.end[chosen])
 
 
 def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
-    """The least ``arrival`` among the other intervals that meet each asked interval; NEVER if none does."""
+    """The least ``arrival`` among the ``others`` that touch each asked interval; NEVER if none does."""
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
 
@@ -153,7 +155,8 @@ def _starting_within(asked: Intervals, others: Intervals, arrival: RowIndices) -
 
 
 def range_minima(values: RowIndices, left: RowIndices, right: RowIndices) -> RowIndices:
-    """The minimum of ``values[left:right]`` for each pair; a range is two overlapping ones of a power of two."""
+    """The minimum of ``values[left:right]`` for each pair. A range is the union of two overlapping ranges of a power of
+    two."""
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)
     for exponent in range(int(level.max(initial=-1)) + 1):

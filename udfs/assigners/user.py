@@ -47,7 +47,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class AssignerContext:
-    """The clocks in milliseconds; ``watermark`` is None before the first."""
+    """The clocks in milliseconds. ``watermark`` is None before the first watermark."""
 
     processing_time: int
     watermark: int | None
@@ -56,14 +56,17 @@ class AssignerContext:
 class UserAssigner(Protocol):
     """The interface of an assigner that a user writes; the attribute ``merging`` is optional."""
 
-    def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]: ...
+    def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]:
+        """The windows of a row whose time is ``time``."""
+        ...
 
 
 @dataclass(frozen=True)
 class User:
-    """Asks an instance of the class ``implementation``, made with ``arguments``. ``columns`` are those of its rows.
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns`` are the columns
+    of its rows.
 
-    Errors: SS411 where it raises, SS412 where it returns something else than windows with a start before their end.
+    SS411 where the class raises, SS412 where it returns anything but windows with a start before their end.
     """
 
     name: str
@@ -75,6 +78,7 @@ class User:
 
     @property
     def merging(self) -> bool:
+        """The attribute ``merging`` of the class, False without one."""
         return bool(getattr(self.implementation, "merging", False))
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:

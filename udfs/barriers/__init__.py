@@ -1,4 +1,4 @@
-"""Barriers in the data: markers that arrive on several channels are aligned to consistent cuts through all of them."""
+"""ALIGN BARRIERS: markers that arrive on several channels are aligned to consistent cuts through all of them."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from __future__ import annotations
 
 
 MOST_HELD = 5_000_000
-"""How many rows and marks may be held, unless said."""
+"""The default limit of rows and marks that are held back."""

@@ -1,11 +1,12 @@
-"""MODE EXACTLY_ONCE: behind its marker a channel waits until the markers of all channels are there.
+"""Alignment of barriers. MODE EXACTLY_ONCE: after its marker a channel is blocked until the markers of all channels
+have arrived.
 
 The semantics are those of Flink's BarrierBuffer (1.8) and, for ended channels, of its SingleCheckpointBarrierHandler:
-what was held goes on, in order of arrival, before anything newer; a newer barrier cancels an incomplete older one; late
-and cancelled barriers are ignored; an ended channel counts as arrived.
+held rows are released, in order of arrival, before anything newer; a newer barrier cancels an incomplete older one;
+late and cancelled barriers are ignored; an ended channel counts as arrived.
 
-Between two releases of held items a channel passes everything up to the marker that blocks it, so Python loops over
-marks and channels, and rows are slices.
+Between two releases a channel passes everything up to the marker that blocks it, so Python loops over marks and
+channels, and rows are slices.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool = False) -> Passage:
-    """Takes ``items``, those held first, and changes ``memory``. ``ends``: nothing comes behind them, so all pass."""
+    """Processes ``items``, held ones first, and updates ``memory``. ``ends``: the input has ended, so all rows pass."""
     walk = _Walk(memory, items, channels, now)
     walk.run()
     if ends:
@@ -32,7 +33,7 @@ def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool =
 
 
 class _Walk:
-    """One way through the items. A round is what passes between two releases."""
+    """One pass over the items. A round is what passes between two releases."""
 
     def __init__(self, memory: Memory, items: Items, channels: int, now: int) -> None:
         self._memory = memory
@@ -184,7 +185,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class MarkKind(IntEnum):
-    """A row of data, the marker of a barrier, what cancels one, or the end of a channel."""
+    """A row of data, the marker of a barrier, the cancellation of one, or the end of a channel."""
 
     ROW = 0
     MARKER = 1
@@ -193,7 +194,7 @@ class MarkKind(IntEnum):
 
 
 class Items(NamedTuple):
-    """What has arrived, in order: the number of its channel, its ``MarkKind``, and for marks of barriers their id."""
+    """What has arrived, in order: the number of the channel, the ``MarkKind`` and, for marks of barriers, the id."""
 
     channel: Values
     kind: Values
@@ -201,6 +202,7 @@ class Items(NamedTuple):
 
     @property
     def total(self) -> int:
+        """The number of items."""
         return len(self.channel)
 
 
@@ -214,7 +216,7 @@ class BarrierOutcome(Enum):
 
 
 class Event(NamedTuple):
-    """``position``: that of the item that decided."""
+    """The end of a barrier. ``position`` is that of the item that decided it."""
 
     position: int
     outcome: BarrierOutcome
@@ -222,10 +224,8 @@ class Event(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows that pass, as positions in order; ``barrier`` is the last one aligned before them, None for none.
-
-    ``begins``: it was aligned right here.
-    """
+    """Rows that pass, as positions in order. ``barrier`` is the last barrier aligned before them, None for none;
+    ``begins``: it was aligned right here."""
 
     barrier: int | None
     rows: Values
@@ -233,8 +233,8 @@ class Segment(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """The rows that pass in a call, and the positions of rows that wait. ``released``: held rows were among those that
-    passed."""
+    """The outcome of a call: the rows that pass, the positions of rows that are held, and the barriers that ended.
+    ``released``: held rows were among those that passed."""
 
     parts: list[Segment]
     held: Values
@@ -244,16 +244,18 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class Pending:
-    """A barrier of which some channels have brought the marker, the first one at ``since``."""
+    """A barrier whose marker has arrived on some channels, on the first one at ``since``."""
 
     id: int
     since: int
     arrived: frozenset[int] = frozenset()
 
     def with_channel(self, channel: int) -> Pending:
+        """The barrier after its marker has arrived on one more channel."""
         return replace(self, arrived=self.arrived | {channel})
 
     def started(self, since: int) -> Pending:
+        """The barrier with another begin."""
         return replace(self, since=since)
 
 
@@ -261,8 +263,8 @@ class Pending:
 class Memory:
     """The state of the barriers of all channels.
 
-    Barriers with ids up to ``newest`` are over. ``aligned``: the last barrier that was aligned. ``pending``: the
-    barriers that wait, oldest first. ``ended``: channels whose input has ended, which count as arrived.
+    Barriers with ids up to ``newest`` are over. ``aligned``: the last aligned barrier. ``pending``: the barriers in
+    progress, oldest first. ``ended``: channels whose input has ended, which count as arrived.
     """
 
     newest: int | None = None
@@ -271,27 +273,32 @@ class Memory:
     ended: frozenset[int] = frozenset()
 
     def copy(self) -> Memory:
+        """An independent copy."""
         return replace(self, pending=list(self.pending))
 
     def is_new(self, barrier: int) -> bool:
+        """True for a barrier that is newer than all that are over."""
         return self.newest is None or barrier > self.newest
 
     def is_complete(self, pending: Pending, channels: int) -> bool:
+        """True where the marker has arrived on all channels."""
         return len(pending.arrived | self.ended) == channels
 
     def to_json(self) -> str:
+        """The state as JSON."""
         pending = [(p.id, p.since, sorted(p.arrived)) for p in self.pending]
         return json.dumps([self.newest, self.aligned, pending, sorted(self.ended)])
 
     @staticmethod
     def from_json(text: str) -> Memory:
+        """The state that ``to_json`` has written."""
         newest, aligned, pending, ended = json.loads(text)
         pending_barriers = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
         return Memory(newest, aligned, pending_barriers, frozenset(ended))
 
 
 def waiting_since(pending: Iterable[Pending]) -> int | None:
-    """When the oldest of them began."""
+    """The begin of the oldest of the barriers; None for none."""
     return min((p.since for p in pending), default=None)
 
 
@@ -305,7 +312,7 @@ MOST_PENDING = 50
 
 
 def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
-    """Takes ``items`` and changes ``memory``."""
+    """Processes ``items`` without holding any, and updates ``memory``."""
     first, events = memory.aligned, []
     for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():
         events += _taken(memory, items, position, channels, now)

@@ -1,7 +1,7 @@
 """ALIGN BARRIERS as a kernel of one key group: a barrier spans all channels of the query.
 
-What is held keeps the watermark for operators above below its times, and, in the micro-batch in which it goes on, so do
-the rows that were held: they reach operators above behind the watermark of that micro-batch.
+Held rows hold the watermark of operators above below their times. So do released rows during the micro-batch in which
+they are released, because they reach operators above after its watermark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ID = "__barrier_id"
 """BIGINT column: the id of the barrier of a MARKER or CANCEL."""
 
 ALIGNED = "__aligned"
-"""BIGINT column of the output: the id of the last barrier that was aligned before the row."""
+"""BIGINT column of the output: the id of the last barrier aligned before the row."""
 
 HELD_FROM = "__held_from"
 """BIGINT column of stored rows: operators above must not see a watermark of this time or later."""
@@ -45,7 +45,7 @@ _HELD = 0
 
 
 @dataclass
-class _Kept:
+class _State:
     """The state of the kernel beside the held rows. ``names``: the channels, by number. ``held_from``: the least time
     that held rows hold. ``lifting``: the least time of rows released in this micro-batch; END_OF_TIME for none."""
 
@@ -58,20 +58,22 @@ class _Kept:
         return json.dumps([self.memory.to_json(), self.names, self.held_from, self.lifting]).encode()
 
     @staticmethod
-    def from_bytes(data: bytes | None) -> _Kept:
+    def from_bytes(data: bytes | None) -> _State:
         if data is None:
-            return _Kept()
+            return _State()
         memory, names, held_from, lifting = json.loads(data)
-        return _Kept(Memory.from_json(memory), names, held_from, lifting)
+        return _State(Memory.from_json(memory), names, held_from, lifting)
 
 
 @dataclass(frozen=True)
 class Barriers(Kernel):
-    """Rows of ``input``, which has CHANNEL, KIND and ID, come out with ALIGNED; marks do not.
+    """The kernel of ALIGN BARRIERS. Rows of ``input``, which has CHANNEL, KIND and ID, are emitted with ALIGNED; marks
+    are not.
 
-    ``timeout``: after how many microseconds of processing time a pending barrier is cancelled. ``most_held``: how many
-    rows and marks may be held. ``time``: BIGINT column, the event time of a row, NULL for none; None where no row has
-    one. ``tells``: each aligned barrier comes out as a row of BARRIER alone, where it stands among the others.
+    ``timeout``: the microseconds of processing time after which a pending barrier is cancelled. ``most_held``: the
+    limit of held rows and marks. ``time``: a BIGINT column with the event time of a row, NULL for none; None if no row
+    has one. ``emits_barriers``: each aligned barrier is emitted as a row in which only BARRIER is set, at its position
+    among the rows.
     """
 
     input: pa.Schema
@@ -80,17 +82,17 @@ class Barriers(Kernel):
     timeout: int | None = None
     most_held: int = MOST_HELD
     time: str | None = None
-    tells: bool = False
+    emits_barriers: bool = False
 
     @cached_property
     def passed(self) -> tuple[str, ...]:
-        """The columns that come out as they came."""
+        """The columns that are emitted unchanged."""
         own = (KEY_HASH, CLOCK, CHANNEL, KIND, ID, self.time)
         return tuple(name for name in self.input.names if name not in own)
 
     @cached_property
     def output(self) -> pa.Schema:
-        told = [pa.field(BARRIER, pa.int64())] if self.tells else []
+        told = [pa.field(BARRIER, pa.int64())] if self.emits_barriers else []
         kept = (self.input.field(name) for name in self.passed)
         return pa.schema([*kept, pa.field(ALIGNED, pa.int64()), *told]).remove_metadata()
 
@@ -106,7 +108,7 @@ class Barriers(Kernel):
         BarrierCall(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows behind barriers that have not come on all channels."""
+        """Rows held back until their barriers have arrived on all channels."""
         held = BarrierCall(self, context).held_rows()
         if held:
             yield Wait(Pending.HELD, None, held)
@@ -129,16 +131,17 @@ class Barriers(Kernel):
 
 
 class BarrierCall:
-    """One call: what is kept is read at the start and written at the end."""
+    """One call of the kernel. It reads the state at its start and writes it at its end."""
 
     def __init__(self, kernel: Barriers, context: Context) -> None:
         self._kernel = kernel
         self._context = context
         (self._before,) = context.store.get([_STATE])
-        self._kept = _Kept.from_bytes(self._before)
+        self._kept = _State.from_bytes(self._before)
         self._state = ChunkedState(context.store, "held", kernel.stored)
 
     def rows(self, arrived: pa.Table) -> None:
+        """Processes new rows and marks."""
         rows = self._with_held_from(arrived)
         passage, memory = self._taken(rows)
         if passage.released and self._state.rows(_HELD):
@@ -154,18 +157,18 @@ class BarrierCall:
         self._done()
 
     def held_again(self) -> None:
-        """A new micro-batch: what went on in the last one is behind its watermark now."""
+        """Starts a new micro-batch: rows released in the previous one no longer hold the watermark."""
         self._kept.lifting = END_OF_TIME
         self._done()
 
     def end(self) -> None:
-        """The input has ended, so all that is held goes on, ahead of the watermark."""
+        """The input has ended: releases all held rows, ahead of the watermark."""
         self._pass_all(ends=True)
         self._kept.lifting = END_OF_TIME
         self._done()
 
     def expire(self) -> None:
-        """Cancels the barriers whose time is up."""
+        """Cancels the barriers whose timeout has passed."""
         now, timeout = self._context.processing_time, self._kernel.timeout
         assert timeout is not None, "there is a timer of processing time"
         memory = self._kept.memory
@@ -185,7 +188,7 @@ class BarrierCall:
         self._emit(rows, passage)
 
     def held_rows(self) -> int:
-        """The rows that are held, without marks."""
+        """The number of held rows, without marks."""
         return int((self._stored().column(KIND).to_numpy() == MarkKind.ROW).sum())
 
     # --- items ------------------------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ class BarrierCall:
     def _emit(self, rows: pa.Table, passage: Passage) -> None:
         places, barriers, told = [], [], []
         for segment in passage.parts:
-            mark = [-1] if segment.begins and self._kernel.tells else []
+            mark = [-1] if segment.begins and self._kernel.emits_barriers else []
             count = len(segment.rows) + len(mark)
             places.append(np.concatenate([np.array(mark, np.int64), segment.rows]))
             barriers.append((segment.barrier, count))
@@ -289,7 +292,7 @@ class BarrierCall:
         passed = rows.select(list(self._kernel.passed)).take(pa.array(places, mask=told))
         of_rows = pa.chunked_array([pa.repeat(pa.scalar(b, pa.int64()), n) for b, n in barriers])
         columns = [*passed.columns, of_rows]
-        if self._kernel.tells:
+        if self._kernel.emits_barriers:
             alone = pa.array(told)
             columns = [*passed.columns, pc.if_else(alone, None, of_rows), pc.if_else(alone, of_rows, None)]
         return pa.Table.from_arrays(columns, schema=self._kernel.output)
@@ -305,7 +308,7 @@ def _deadline(since: int, timeout: int) -> int:
     return min(since + timeout, END_OF_TIME - 1) if since != NO_WATERMARK else NO_WATERMARK + 1
 
 
-def _refuse(held: int, most: int, kept: _Kept) -> None:
+def _refuse(held: int, most: int, kept: _State) -> None:
     pending = kept.memory.pending[0] if kept.memory.pending else None
     names = [name for number, name in enumerate(kept.names) if pending is not None and number not in pending.arrived]
     waits = f"barrier {pending.id} waits for {', '.join(names) or 'channels without rows'}" if pending else "none waits"

@@ -1,4 +1,4 @@
-"""Changes of rows: kernels that keep what is there by key."""
+"""Kernels over changelogs: normalization, set operations, and results that must be retracted with their rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class SetKind(Enum):
+    """INTERSECT and EXCEPT, with and without ALL."""
+
     INTERSECT = "INTERSECT"
     INTERSECT_ALL = "INTERSECT ALL"
     EXCEPT = "EXCEPT"
@@ -19,15 +21,16 @@ class SetKind(Enum):
 
     @property
     def intersects(self) -> bool:
+        """True for INTERSECT."""
         return self in (SetKind.INTERSECT, SetKind.INTERSECT_ALL)
 
     @property
     def repeats(self) -> bool:
-        """True where a row may come out several times."""
+        """True for ALL: a row may be in the result several times."""
         return self in (SetKind.INTERSECT_ALL, SetKind.EXCEPT_ALL)
 
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """How often a row comes out that the sides have so often."""
+        """How many times a row is in the result, given how many times it is in each input."""
         import numpy as np  # which the planner does without
 
         if self.intersects:

@@ -1,8 +1,9 @@
-"""Changes by key, of which only the last one counts, become changes that also say which row was there before.
+"""Turns an upsert changelog, of which only the last change of a key counts, into a full changelog with the previous
+rows.
 
-The last row of each key is state. Of several changes of a key in a micro-batch the last one comes out, as the
-difference from the row that was there before the micro-batch: +I for a key that had no row, -U and +U for another row,
--D with all of the row that goes. The same row again is no change. As Flink's ChangelogNormalize does
+The state is the last row of each key. Of several changes of a key in a micro-batch only the last one has an effect. The
+output is the difference from the row before the micro-batch: +I for a new key, -U and +U for a changed row, -D with the
+whole deleted row. An unchanged row is no change. The semantics are those of Flink's ChangelogNormalize
 (ProcTimeDeduplicateKeepLastRowFunction).
 """
 
@@ -17,21 +18,22 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import Ids, dense_ids, differ, places
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 
 Indices = np.ndarray
 Flags = np.ndarray
 
 _GONE = pa.array(["-U", "-D"])
-"""Kinds after which a key has no row. -U alone is a change by key only where its pair has not come yet."""
+"""Kinds after which a key has no row. A -U without its +U is one only until the +U arrives."""
 
 
 @dataclass(frozen=True)
-class NormalizeKernel(ForgettingKernel):
-    """``input`` has ROW_KIND beside ``keys`` and the columns ``passed`` that come out. ``ttl``: a key is forgotten so
-    many microseconds of processing time after its last change, and nothing comes out of that; 0: never.
+class NormalizeKernel(ExpiringKernel):
+    """Normalizes a changelog by key. ``input`` has ROW_KIND, the ``keys`` and the columns ``passed`` that are emitted.
 
-    With a ``ttl`` the same row again is a change, so that operators above remember it as long.
+    ``ttl``: the state of a key is dropped, without output, this many microseconds of processing time after its last
+    change; 0: never. With a ``ttl`` an unchanged row counts as a change, so that operators above keep their state as
+    long.
     """
 
     input: pa.Schema

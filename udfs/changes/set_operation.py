@@ -1,7 +1,8 @@
-"""INTERSECT and EXCEPT of two inputs whose rows come and go.
+"""INTERSECT and EXCEPT of two changelogs.
 
-How often each side has each row is state. What a micro-batch changes of that changes how often the row comes out: as
-Flink does, which counts rows per side in an aggregate and repeats them by a table function.
+The state is the number of times that each input has each row. The changes of a micro-batch to these numbers determine
+how many times the row is emitted or retracted, as in Flink, which counts the rows of each input in an aggregate and
+repeats them with a table function.
 """
 
 from __future__ import annotations
@@ -16,22 +17,25 @@ import pyarrow as pa
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.keys import dense_ids, places
-from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.row_kinds import retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _SIDES = ("__left", "__right")
-"""BIGINT columns of a row: how often each side has it."""
+"""BIGINT columns of a stored row: how many times each input has it."""
 
 
 @dataclass(frozen=True)
 class SetOperationKernel(Kernel):
-    """``rows``: the schema of the fields that both inputs have, beside KEY_HASH and, where they update, ROW_KIND.
-    ``updates``: results are retracted. ``living``: how long a row is remembered that no side changes."""
+    """The kernel of INTERSECT and EXCEPT. ``rows`` is the schema of both inputs: the fields, KEY_HASH and, for
+    changelogs, ROW_KIND.
+
+    ``updates``: results are retracted. ``living``: how long the state of a row is kept after its last change.
+    """
 
     kind: SetKind
     rows: pa.Schema
-    living: Living
+    living: TimeToLive
     updates: bool
 
     @cached_property
@@ -83,7 +87,7 @@ class SetOperationKernel(Kernel):
         more = np.zeros((2, ids.count), np.int64)
         start = 0
         for port in sorted(rows):
-            gone, row_ids = gone_of(rows[port]), ids.ids[start : start + rows[port].num_rows]
+            gone, row_ids = retracted_rows(rows[port]), ids.ids[start : start + rows[port].num_rows]
             more[port] = np.bincount(row_ids, None if gone is None else np.where(gone, -1, 1), ids.count)
             start += len(row_ids)
         return whole.take(pa.array(ids.first)).replace_schema_metadata(None), more

@@ -1,4 +1,4 @@
-"""Evictors: what is dropped from a window at a firing."""
+"""Evictors: the rows that are removed from a window at a firing."""
 
 from sqlstream.udfs.evictors.evictor import EvictDelta, Evictor, KeepInterval, KeepRows, Panes
 from sqlstream.udfs.evictors.user import EvictorContext, User, Window

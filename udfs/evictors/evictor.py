@@ -1,4 +1,4 @@
-"""Evictors: which rows leave a window at a firing, for many windows at once."""
+"""The evictors of the dialect, for many windows at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Panes:
-    """The rows that windows hold at a firing: ``rows`` window by window, each in order of arrival, none empty.
+    """The rows of the windows that fire: ``rows`` window by window, each in order of arrival, none empty.
 
-    ``starts`` is the first row of each window, ``window`` the number of the window of each row; ``start`` and ``end``
-    are the bounds of each window in microseconds. ``context`` has the clocks.
+    ``starts`` is the first row of each window; ``start`` and ``end`` are the bounds of each window in microseconds.
+    ``context`` has the clocks.
     """
 
     rows: pa.Table
@@ -30,10 +30,12 @@ class Panes:
 
     @property
     def sizes(self) -> Values:
+        """The number of rows of each window."""
         return np.diff(self.starts, append=self.rows.num_rows)
 
     @property
     def window(self) -> Values:
+        """The number of the window of each row."""
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
     @property
@@ -53,14 +55,14 @@ class Panes:
 
 
 class Evictor(Protocol):
-    """Frozen and picklable."""
+    """An evictor. Implementations are frozen and picklable."""
 
     def before(self, panes: Panes) -> Values | None:
-        """True for the rows that stay, before the window function sees them; None for all."""
+        """True for rows to keep before the window function is applied; None for all."""
         ...
 
     def after(self, panes: Panes) -> Values | None:
-        """True for the rows that stay, after the window function has seen them; None for all."""
+        """True for rows to keep after the window function was applied; None for all."""
         ...
 
 
@@ -81,7 +83,7 @@ class _OnceEvictor:
 
 @dataclass(frozen=True)
 class KeepRows(_OnceEvictor):
-    """Flink's CountEvictor: the last ``rows`` rows to arrive stay."""
+    """Flink's CountEvictor: keeps the last ``rows`` rows in order of arrival."""
 
     rows: int
     evicts_after: bool = False
@@ -92,7 +94,7 @@ class KeepRows(_OnceEvictor):
 
 @dataclass(frozen=True)
 class KeepInterval(_OnceEvictor):
-    """Flink's TimeEvictor: rows that are less than ``interval`` older than the newest stay."""
+    """Flink's TimeEvictor: keeps rows that are less than ``interval`` microseconds older than the newest."""
 
     interval: int
     time: str
@@ -106,7 +108,7 @@ class KeepInterval(_OnceEvictor):
 
 @dataclass(frozen=True)
 class EvictDelta(_OnceEvictor):
-    """Flink's DeltaEvictor: a row leaves when the last row's value minus its own reaches its threshold."""
+    """Flink's DeltaEvictor: removes a row if the value of the last row minus its own value reaches its threshold."""
 
     value: str
     threshold: str

@@ -46,7 +46,8 @@ class EvictorContext:
 
 @dataclass(frozen=True)
 class User:
-    """Asks an instance of the class ``implementation``, made with ``arguments``. ``columns`` are those of its rows."""
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns`` are the columns
+    of its rows."""
 
     name: str
     implementation: type

@@ -1,1 +1,1 @@
-"""Aggregates per key over all rows that ever came: their results are updated as rows come and go."""
+"""GROUP BY without windows: aggregates per key over all rows so far, updated as rows are inserted and retracted."""

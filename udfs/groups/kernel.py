@@ -1,9 +1,9 @@
-"""GROUP BY without a window: one row per group, which is updated as rows come and go.
+"""GROUP BY without a window: one result row per group, updated as rows are inserted and retracted.
 
-The state has a row per group: its keys, how many rows it has where rows may go, and what its aggregates keep. A
-micro-batch loads the rows of the groups that it changes, merges what its own rows come to, and emits what is new of
-each group once: +I for a new group, -U and +U where a result is another one, -D when the last row of a group goes. As
-Flink's GroupAggFunction does, which goes row by row.
+The state has one row per group: its keys, its number of rows where rows may be retracted, and the columns of its
+aggregates. A micro-batch loads the groups that it changes, merges its own aggregates into them, and emits each change
+once: +I for a new group, -U and +U for a changed result, -D when the last row of a group is retracted. The semantics
+are those of Flink's GroupAggFunction, which processes row by row.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from sqlstream.udfs.groups.stored_rows import DistinctValues, StoredRows
 from sqlstream.udfs.groups.totals import AggregateStrategy, Changed, Flags, Indices, StoredGroups, Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.row_kinds import retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _KINDS = np.array(["+I", "-U", "+U", "-D"], object)
 
 _ROWS = "__rows"
-"""BIGINT column of a group: how many rows it has. Only where rows may go."""
+"""BIGINT column of a group: its number of rows. Only where rows may be retracted."""
 
 
 @dataclass(frozen=True)
 class GroupAggregateKernel(Kernel):
-    """``keys`` are columns of ``input``, equal ones alike; without any there is one group. ``strategies`` compute the
-    columns ``results``, each of some calls. ``living``: how long a group is remembered.
+    """The kernel of GROUP BY. ``keys`` are columns of ``input``, compared as in SQL's GROUP BY; without keys there is
+    one group. ``strategies`` compute the columns ``results``, each some of the calls. ``living``: the time to live of a
+    group.
 
-    ``emits_kinds``: results have ROW_KIND; else no result ever changes, and nothing but new groups comes out.
+    ``emits_kinds``: results have ROW_KIND. Otherwise no result ever changes, and only new groups are emitted.
     """
 
     input: pa.Schema
     keys: tuple[str, ...]
     strategies: tuple[AggregateStrategy, ...]
     results: tuple[str, ...]
-    living: Living
+    living: TimeToLive
     emits_kinds: bool
 
     @cached_property
@@ -58,16 +59,16 @@ class GroupAggregateKernel(Kernel):
 
     @property
     def updates(self) -> bool:
-        """True where rows may go."""
+        """True where rows may be retracted."""
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows before the exchange, where the state keeps nothing but totals."""
+        """Pre-aggregates rows before the exchange, if the state consists of totals only."""
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)
         keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first))
-        gone = gone_of(rows)
+        gone = retracted_rows(rows)
         counts = [pa.array(_counted(gone, ids.ids, ids.count))] if self.updates else []
         columns = [c for strategy in self._totals for c in strategy.lifted(rows, gone, ids.ids, ids.count).columns]
         return pa.Table.from_arrays([*keys.columns, *counts, *columns], schema=self._combined)
@@ -79,7 +80,7 @@ class GroupAggregateKernel(Kernel):
         loaded = state.load(keys.column(KEY_HASH).to_numpy())
         stored_row = places(keys, loaded, self.keys or (KEY_HASH,))
         stored = StoredGroups(loaded.take(pa.array(stored_row[stored_row >= 0])), np.flatnonzero(stored_row >= 0))
-        changed = Changed(rows, None if self._combines else gone_of(rows), ids.ids, ids.count, keys)
+        changed = Changed(rows, None if self._combines else retracted_rows(rows), ids.ids, ids.count, keys)
         counts = self._counts(stored, changed)
         now = self._stored_of(keys, counts, self._updated(stored, changed, context), context)
         stays = np.ones(ids.count, np.bool_) if counts is None else counts > 0
@@ -128,8 +129,8 @@ class GroupAggregateKernel(Kernel):
     # --- results ------------------------------------------------------------------------------------------------
 
     def _emit(self, stored: StoredGroups, now: pa.Table, stays: Flags, context: Context) -> None:
-        """Groups by first appearance. Where a time to live ends, what comes out again makes operators above remember
-        it as long."""
+        """Emits groups by first appearance. With a time to live, unchanged results are emitted again so that operators
+        above keep their state as long."""
         is_new = stays.copy()
         is_new[stored.groups] = False
         new = np.flatnonzero(is_new)
@@ -141,7 +142,7 @@ class GroupAggregateKernel(Kernel):
         differs = np.ones(len(lives), np.bool_) if self.living.ttl else self._differ(before, after, stored.groups)
         updated, over = np.flatnonzero(lives & differs), np.flatnonzero(~lives)
         groups = [new, stored.groups[updated], stored.groups[updated], stored.groups[over]]
-        # The rows of before stand in front of those of after.
+        # The rows before the change precede those after it.
         rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
         kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
         order = in_order([np.concatenate(groups)])
@@ -230,10 +231,10 @@ Calls = list[AggregateCall]
 
 
 def strategies_of(
-    calls: Sequence[AggregateCall], keys: Sequence[str], rows: pa.Schema, *, updates: bool, living: Living
+    calls: Sequence[AggregateCall], keys: Sequence[str], rows: pa.Schema, *, updates: bool, living: TimeToLive
 ) -> tuple[AggregateStrategy, ...]:
-    """Parts that compute all calls over ``rows`` by ``keys``. ``updates``: rows may go. UnsupportedError SS395 for
-    calls that are not executed."""
+    """The strategies that together compute all calls over ``rows`` grouped by ``keys``. ``updates``: rows may be
+    retracted. UnsupportedError SS395 for calls that are not executed."""
     distinct: dict[tuple[tuple[str, ...], str | None], Calls] = {}
     total: Calls = []
     extreme: Calls = []

@@ -1,8 +1,8 @@
-"""Aggregates that rows cannot be subtracted from, over rows that go: the rows of each group are kept.
+"""Aggregates that cannot subtract retracted rows: the rows of each group, or its distinct values, are stored.
 
-Rows that come and go are appended to what is kept. The rows of a group are read only where its result cannot be told
-without them: for MIN and MAX when the extreme itself goes. Then, and when most of what is kept cancels out, the group's
-rows become those that are there. Of equal rows the first one goes, as Flink's LISTAGG and FIRST_VALUE have it.
+Insertions and retractions are appended to the stored rows. The rows of a group are read only if its result depends on
+them: for MIN and MAX when the extreme itself is retracted. They are then reduced to the current rows, as they are when
+most of them cancel out. Of equal rows the first is retracted, as in Flink's LISTAGG and FIRST_VALUE.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from sqlstream.udfs.joins.stored_side import within
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.keys import dense_ids, hash_of_values, places
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _SIGN = "__sign"
-"""BIGINT column of kept rows: 1 for rows that have come, -1 for those that have gone."""
+"""BIGINT column of stored rows: 1 for insertions, -1 for retractions."""
 
 _KEPT, _THERE = "__kept", "__there"
-"""BIGINT columns of a group: how many rows are kept for it, and how many of them are there by now."""
+"""BIGINT columns of a group: the number of its stored rows, and of its current rows."""
 
 _SPARE = 64
-"""So many rows that cancel out are kept, or as many as are there, before they are dropped."""
+"""Rows that cancel out are dropped when there are more of them than this, and than current rows."""
 
 
 @dataclass(frozen=True)
 class StoredRows(AggregateStrategy):
-    """``aggregates`` over rows of which its input is what they read. ``name`` is that of the rows in the state."""
+    """Computes ``aggregates`` from stored rows, which have the columns of its input. ``name``: the part of the state
+    with the rows."""
 
     name: str
     keys: pa.Schema
@@ -80,7 +81,8 @@ class StoredRows(AggregateStrategy):
     # --- results ------------------------------------------------------------------------------------------------
 
     def _without_reading(self, stored: StoredGroups, changed: Changed) -> tuple[pa.Table, Flags]:
-        """The columns of all groups as far as they can be told so, and where that is right."""
+        """The columns of all groups as far as they are known without stored rows, and flags of the groups for which
+        that is correct."""
         come = changed.rows if changed.gone is None else changed.rows.filter(pa.array(~changed.gone))
         groups_of_rows = changed.groups if changed.gone is None else changed.groups[~changed.gone]
         results = self._totals.merged(
@@ -106,8 +108,7 @@ class StoredRows(AggregateStrategy):
     # --- rows ---------------------------------------------------------------------------------------------------
 
     def _read(self, state: KeyedState, changed: Changed, read: Flags) -> tuple[pa.Table, Indices]:
-        """The rows that are there of some groups, in order of arrival, and the group of each; they are what is kept
-        from now on."""
+        """The current rows of some groups, in order of arrival, and the group of each; they replace the stored rows."""
         stored = state.load(changed.keys.column(KEY_HASH).to_numpy()[read])
         of_known = self._numbers(changed.keys, stored)
         own = of_known < changed.count
@@ -166,12 +167,13 @@ def _replaced(columns: pa.Table, others: pa.Table, rows: Indices) -> pa.Table:
 
 
 _TIMES = "__times"
-"""BIGINT column of kept values: how many rows of the group have it. Only where rows may go."""
+"""BIGINT column of stored values: the number of rows of the group with the value. Only where rows may be retracted."""
 
 
 @dataclass(frozen=True)
 class DistinctValues(AggregateStrategy):
-    """Calls over the distinct ``values`` of rows where ``filter`` holds: ``totals`` are those without DISTINCT."""
+    """Computes calls over the distinct ``values`` of rows for which ``filter`` is true. ``totals`` are the calls
+    without DISTINCT. ``updates``: rows may be retracted."""
 
     name: str
     keys: pa.Schema
@@ -179,7 +181,7 @@ class DistinctValues(AggregateStrategy):
     filter: str | None
     totals: Totals
     updates: bool
-    living: Living
+    living: TimeToLive
 
     @property
     def columns(self) -> pa.Schema:
@@ -201,13 +203,13 @@ class DistinctValues(AggregateStrategy):
         return self.totals.finish(columns)
 
     def drop(self, context: Context) -> None:
-        """Forgets values whose time is up."""
+        """Drops values whose time to live has passed."""
         state = self._state(context)
         self.living.due(state, context)
         state.flush()
 
     def wakes(self, context: Context) -> int:
-        """When values are to be forgotten."""
+        """The time of the next ``drop``; END_OF_TIME for never."""
         return self.living.wakes(self._state(context), context)
 
     # --- values -------------------------------------------------------------------------------------------------

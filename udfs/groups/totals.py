@@ -1,4 +1,5 @@
-"""Aggregates whose accumulators say all: rows are lifted, before the exchange too, and those that go subtracted."""
+"""Strategies for aggregates whose accumulators suffice: rows are aggregated, already before the exchange, and
+retractions are subtracted."""
 
 from __future__ import annotations
 
@@ -20,8 +21,7 @@ Flags = np.ndarray
 
 
 class StoredGroups(NamedTuple):
-    """The stored rows of those groups that a micro-batch changes and that exist already. ``groups``: the number of
-    each."""
+    """The stored rows of the existing groups that a micro-batch changes, and the number of each group."""
 
     rows: pa.Table
     groups: Indices
@@ -29,8 +29,9 @@ class StoredGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class Changed:
-    """Rows that come or, where ``gone``, go, in order of arrival; ``groups``: the number of each row's group, of which
-    there are ``count``. Groups are numbered by first appearance. ``keys``: KEY_HASH and the keys of each group."""
+    """The rows of a micro-batch in order of arrival. ``gone`` flags retractions (None: there are none). ``groups``: the
+    number of the group of each row, out of ``count``, by first appearance. ``keys``: KEY_HASH and the keys of each
+    group."""
 
     rows: pa.Table
     gone: Flags | None
@@ -40,43 +41,46 @@ class Changed:
 
     @property
     def signs(self) -> np.ndarray:
-        """1 for rows that come, -1 for those that go."""
+        """1 for insertions, -1 for retractions."""
         return np.ones(len(self.groups), np.int64) if self.gone is None else np.where(self.gone, -1, 1)
 
 
 class AggregateStrategy(ABC):
-    """A way to compute some of the aggregate calls of a kernel. It says which columns the row of a group has for them,
-    and may keep a state of its own beside that row."""
+    """A way to compute some of the aggregate calls of a kernel. It declares the columns that it needs in the row of a
+    group, and may have additional state of its own."""
 
     @property
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """The columns of the state of a group."""
+        """The columns of this strategy in the stored row of a group."""
         ...
 
     @property
     @abstractmethod
-    def results(self) -> pa.Schema: ...
+    def results(self) -> pa.Schema:
+        """The schema of the results of its calls."""
+        ...
 
     @abstractmethod
     def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
-        """``columns`` of all groups after the changes; ``stored`` has those of before."""
+        """The ``columns`` of all groups after the changes; ``stored`` has those before."""
         ...
 
     @abstractmethod
     def finish(self, columns: pa.Table) -> pa.Table:
-        """``results`` of groups from their ``columns``."""
+        """The ``results`` of groups from their ``columns``."""
         ...
 
     def forget(self, groups: pa.Table, context: Context) -> None:
-        """Drops the state of groups that are over, because all their rows were retracted or their time to live has
-        passed. ``groups`` has KEY_HASH and the keys. State that expires by itself may stay."""
+        """Drops the additional state of groups that have ended, because all their rows were retracted or their time to
+        live has passed. ``groups`` has KEY_HASH and the keys. State with a time to live of its own may remain."""
         return
 
 
 @dataclass(frozen=True)
 class Totals(AggregateStrategy):
-    """Calls of which, where rows may go, ``Aggregates.retracts`` is true. ``prefix`` names its columns apart."""
+    """Computes calls from their accumulators alone; with retractions ``Aggregates.retracts`` must be true. ``prefix``
+    makes the names of its columns unique."""
 
     aggregates: Aggregates
     prefix: str = "__total"
@@ -96,7 +100,7 @@ class Totals(AggregateStrategy):
         )
 
     def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
-        """``columns`` of rows, of which some go: one row per group."""
+        """The ``columns`` of rows, some of which may be retractions: one row per group."""
         if gone is None:
             return self._named(self.aggregates.lift(rows, groups, count))
         come, left = (
@@ -107,7 +111,7 @@ class Totals(AggregateStrategy):
         return self._named(self.aggregates.merge(signed, np.concatenate([every, every]), count))
 
     def merged(self, stored: StoredGroups, lifted: pa.Table, count: int, groups: Indices | None = None) -> pa.Table:
-        """With what was ``lifted``, one row per group in order, or of these ``groups``."""
+        """The stored columns merged with ``lifted`` ones: one row per group in order, or one for each of ``groups``."""
         groups = np.arange(count) if groups is None else groups
         names = self.columns.names
         if not len(stored.groups) and lifted.num_rows == count:
@@ -122,6 +126,7 @@ class Totals(AggregateStrategy):
         return _renamed(accumulators, self.columns)
 
     def own(self, columns: pa.Table) -> pa.Table:
+        """Its own columns among those of a stored group."""
         return _renamed(columns, self.aggregates.accumulators)
 
 

@@ -1,4 +1,4 @@
-"""Joins of two streams: which rows match, and the kernels that keep rows of either side until their partners come."""
+"""Joins of two streams: pairs of matching rows, conditions on them, and the kernels that store rows of either side."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from enum import Enum
 
 
 class JoinKind(Enum):
+    """The kind of a join."""
+
     INNER = "INNER"
     LEFT = "LEFT"
     RIGHT = "RIGHT"
     FULL = "FULL"
     SEMI = "LEFT SEMI"
-    """Rows of the left side that match."""
+    """Rows of the left side that have a match."""
     ANTI = "LEFT ANTI"
-    """Rows of the left side that do not."""
+    """Rows of the left side that have no match."""
 
     @property
     def pairs(self) -> bool:
-        """True where rows of both sides come out side by side."""
+        """True for joins whose results have columns of both sides."""
         return self not in (JoinKind.SEMI, JoinKind.ANTI)
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """For each side: are its rows without a partner emitted, padded with NULL? ANTI emits them unpadded."""
+        """For each side: are its rows without a partner emitted, padded with NULL? ANTI emits them without padding."""
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

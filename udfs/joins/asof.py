@@ -1,10 +1,11 @@
-"""ASOF join of updating rows: each left row beside the nearest right row of its key, whenever either of them comes.
+"""ASOF join of changelogs: joins each left row with the nearest right row of its key, and updates the result when
+either side changes.
 
-Nearest is the right row with the greatest value that is not above that of the left row, or the least one that is not
-below it. A right row that is nearer takes the left rows of another one, and gives them back when it is withdrawn.
+The nearest right row is the one with the greatest value that is not above the value of the left row, or with the least
+value that is not below it. When a nearer right row arrives, left rows move to it; when it is retracted, they move back.
 
-The rows of both inputs are state, for ever or until a key has had no rows for its time to live. A batch loads the rows
-of the keys that it changes, and compares the partners that left rows had before it with those that they have after it.
+The state holds the rows of both inputs, until a key has had no rows for its time to live. A batch loads the rows of the
+keys that it changes, and compares the partners of left rows before and after its changes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, moved, new
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.top_n.order import Order, sort_keys
 
 VALUE = "__value"
-"""The column of either input with the value that is compared, of one type in both. A row where it is NULL has no
+"""The column of either input with the value to compare, of the same type in both. A row with NULL there has no
 partner."""
 
 _ADDS, _WITHDRAWS = "+I", "-D"
@@ -42,12 +43,14 @@ class _Partners(NamedTuple):
 
 @dataclass(frozen=True)
 class AsofJoinKernel(Kernel):
-    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
-    row without a partner comes out as well, beside NULLs. ``above``: the right value is the least one that is not below
-    the left one. ``strict``: the values are not equal. ``first_by``: columns of the right side in whose order the first
-    row counts of those with equal values, then the first that came. ``condition``: what a right row must fulfil beside
-    to be a partner. ``ttl``: all rows of a key are forgotten so many microseconds of processing time after the last row
-    of either side came; 0: never. A key as a whole, because the partner of a row must be known to be withdrawn.
+    """The kernel of an ASOF join.
+
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
+    without a partner is emitted with NULLs. ``above``: the nearest right value is the least one not below the left
+    value. ``strict``: the values must differ. ``first_by``: among right rows with equal values, the first in the order
+    of these columns is the partner, and among these the first that arrived. ``condition``: an additional condition on
+    partners. ``ttl``: all rows of a key are dropped this many microseconds of processing time after the last row of
+    either side arrived; 0: never. A key expires as a whole, because the retraction of a partner must be recognized.
     """
 
     sides: tuple[Side, Side]
@@ -96,8 +99,8 @@ class AsofJoinKernel(Kernel):
         self._living.close(lives, context)
 
     def _needed(self, changes: Sequence[Changes]) -> list[tuple[SideState, tuple[Changes, np.ndarray]]]:
-        """What each side loads: right rows of all keys that change, left rows where the right side changes, and those
-        that are withdrawn."""
+        """The rows that each side loads: right rows of all changed keys, left rows of keys whose right side changes,
+        and retracted left rows."""
         left, right = ([rows.column(KEY_HASH).to_numpy() for rows in of_side[:2]] for of_side in changes)
         hashes = np.concatenate([left[1], *right]), np.concatenate([*left, *right])
         return list(zip(self._kept, zip(changes, hashes, strict=True), strict=True))
@@ -107,7 +110,9 @@ class AsofJoinKernel(Kernel):
     def _emit_changes(self, left: SideChange, right: SideChange, unmet: Changes, context: Context) -> None:
         """``unmet``: changes of left rows that can have no partner."""
         ordered, partners = self._partners(left, right)
-        gone, stays, come = (_within(rows, left.table.num_rows) for rows in (left.gone, left.stay, left.come))
+        gone, stays, come = (
+            _within(rows, left.table.num_rows) for rows in (left.removed_rows, left.unchanged_rows, left.added_rows)
+        )
         moved = stays & (partners.before != partners.after)
         for kind, chosen, partner, alone in (
             (_WITHDRAWS, gone | moved, partners.before, unmet.removed),
@@ -137,7 +142,7 @@ class AsofJoinKernel(Kernel):
         order = np.lexsort((*self._ranks(right.table), values, of_right))
         ordered = right.table.take(pa.array(order))
         partners = []
-        for of_side, of_other in ((left.old, right.old), (left.new, right.new)):
+        for of_side, of_other in ((left.old_rows, right.old_rows), (left.new_rows, right.new_rows)):
             partner = np.full(left.table.num_rows, -1, np.int64)
             there = np.flatnonzero(_within(of_other, len(order))[order])
             candidates = Candidates(ordered, there, of_right[order[there]], values[order[there]])
@@ -162,7 +167,7 @@ class AsofJoinKernel(Kernel):
     # --- how long -----------------------------------------------------------------------------------------------
 
     def _remember(self, rows: Mapping[int, pa.Table], context: Context) -> None:
-        """The keys of ``rows`` live on, those whose time is up do not."""
+        """Renews the time to live of the keys of ``rows``, and drops the keys whose time has passed."""
         lives = KeyedState(context.store, "lives", self._lives)
         self._forget(lives, context)
         hashes = np.unique(np.concatenate([of_port.column(KEY_HASH).to_numpy() for of_port in rows.values()]))
@@ -184,8 +189,8 @@ class AsofJoinKernel(Kernel):
         lives.flush()
 
     @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
+    def _living(self) -> TimeToLive:
+        return TimeToLive(self.ttl)
 
     @property
     def _lives(self) -> pa.Schema:
@@ -199,8 +204,8 @@ class AsofJoinKernel(Kernel):
             (*self.keys, VALUE, *columns_read(self.condition, side), *more)
             for side, more in enumerate(((), self.first_by))
         )
-        return SideState("left", self.sides[0], left, tells=False), SideState(
-            "right", self.sides[1], right, tells=False
+        return SideState("left", self.sides[0], left, counts_partners=False), SideState(
+            "right", self.sides[1], right, counts_partners=False
         )
 
 
@@ -214,11 +219,11 @@ def _within(rows: slice, count: int) -> Flags:
 
 
 _WIDER = 4
-"""Probes that met no partner among their candidates look at so many times as many more of them."""
+"""A probe without a partner among its candidates looks at this many times as many in the next round."""
 
 
 class Candidates(NamedTuple):
-    """Some ``rows`` of a ``table``, which is in order of the numbers of keys (``ids``), then of their ``values``."""
+    """Some ``rows`` of a ``table`` that is sorted by the numbers of keys (``ids``), then by ``values``."""
 
     table: pa.Table
     rows: Indices
@@ -229,8 +234,9 @@ class Candidates(NamedTuple):
 def nearest(
     probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Condition | None
 ) -> Indices:
-    """For each probe (``of``, ``at``) the row of the table that is the last candidate of its number whose value is not
-    above its own, with ``strict`` below it, and that fulfils the ``condition`` with it; -1 for none."""
+    """For each probe (key number ``of``, value ``at``) the row of the nearest candidate: the last one with its key
+    number whose value is not above its own (``strict``: is below it) and that fulfils the ``condition`` with it. -1 for
+    none."""
     if not len(among.rows) or not len(of):
         return np.full(len(of), -1, np.int64)
     if condition is None:

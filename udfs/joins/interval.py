@@ -1,11 +1,11 @@
-"""Interval join: rows of two sides match where their keys are equal and their times are not too far apart.
+"""Interval join: rows of two sides match if their keys are equal and their times are within the given bounds.
 
-A row is kept until the clock says that no row of the other side comes any more that it could match; what comes later
-is late, and still matches what is kept. Pairs come out when the later of their rows comes, a row without a partner when
-it is not kept any longer: as Flink's TimeIntervalJoin.
+A row is stored until the clock shows that no further row of the other side can match it. A row that arrives later is
+late; it still matches stored rows. A pair is emitted when the later of its rows arrives, a row without a partner when
+it expires, as in Flink's TimeIntervalJoin.
 
-State: the rows of each side by key. Rows that nobody waits for are dropped a little later, many at once. Beside them
-are, of the last micro-batch, those that are expected to be over in the next (``short_lived``).
+The state holds the rows of each side by key. Expired rows are dropped in groups, a little later. Rows of the last
+micro-batch that will probably expire with the next watermark are stored separately (``ShortLived``).
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ _LEAST_SLACK = 1_000_000
 
 @dataclass(frozen=True)
 class IntervalJoinKernel(Kernel):
-    """``bounds`` on the time of the left row less that of the right one. ``keys``: columns of both inputs, of which
-    NULL equals NULL in those that are ``null_safe``. No column that comes out is in both sides.
+    """The kernel of an interval join. ``bounds`` limit the time of the left row minus the time of the right row, in
+    microseconds.
+
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``domain``: the clock that
+    the times belong to. No output column is in both sides.
     """
 
     left: Side
@@ -83,7 +86,7 @@ class IntervalJoinKernel(Kernel):
         self._expire(time, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows without a partner, which come out when the clock has passed their bounds."""
+        """Rows without a partner, which are emitted when the clock has passed their bounds."""
         for port, state in enumerate(self._states(context)):
             if self.kind.padded[port]:
                 rows = state.load_all()
@@ -141,7 +144,7 @@ class IntervalJoinKernel(Kernel):
     def _settle(
         self, port: int, side: _Rows, state: KeyedState, brief: ShortLived | None, now: int, context: Context
     ) -> None:
-        """Keeps rows for what is still to come, and emits those of which all is known."""
+        """Stores rows that may still match, and emits rows whose result is final."""
         ends = self._ends(port, side.rows)
         stays = (ends > now) & side.joinable
         if port == 0 and not self.kind.pairs:
@@ -161,7 +164,7 @@ class IntervalJoinKernel(Kernel):
         state.append(rows.filter(pa.array(stays)))
 
     def _age(self, states: Sequence[KeyedState], brief: Mapping[int, ShortLived], now: int) -> None:
-        """Rows that were thought to be over, and are not, become state as others."""
+        """Moves short-lived rows that have not expired to the regular state."""
         for port, short_lived in brief.items():
             for rows in short_lived.left_over(now):
                 ends = self._ends(port, rows)
@@ -170,7 +173,7 @@ class IntervalJoinKernel(Kernel):
                 states[port].append(timed.cast(self._schemas[port]).filter(pa.array(chosen)))
 
     def _later(self, ends: Times) -> Times:
-        """When rows that go at these times are dropped: many at once."""
+        """The time at which rows that expire at these times are dropped: the same for many of them."""
         slack = max((self.bounds.upper - self.bounds.lower) // 4, _LEAST_SLACK)
         return (ends // slack + 1) * slack
 
@@ -188,7 +191,7 @@ class IntervalJoinKernel(Kernel):
         return rows
 
     def _expire(self, now: int, context: Context) -> None:
-        """Lets go of the rows whose partners have all come."""
+        """Drops the rows that the clock has passed, and emits those without a partner."""
         states, brief = self._states(context), self._brief(context)
         self._age(states, brief, now)
         for port, state in enumerate(states):
@@ -244,12 +247,12 @@ class IntervalJoinKernel(Kernel):
     def _states(self, context: Context) -> list[KeyedState]:
         names = [name for port, name in enumerate(_BRIEF) if not self._follows(port)]
         keys = [key for name in _NAMES for key in Buckets.keys(name)]
-        # All that each call reads comes in one exchange with the store, which keeps it.
+        # Reads everything that each call needs in one exchange with the store, which caches it.
         context.store.get([*keys, *(key for name in names for key in ShortLived.keys(name))])
         return [KeyedState(context.store, name, schema) for name, schema in zip(_NAMES, self._schemas, strict=True)]
 
     def _brief(self, context: Context) -> dict[int, ShortLived]:
-        """By port, where rows go without a word. What the clock of processing time lets go of is known to come then."""
+        """The short-lived rows by port, for sides whose rows expire without output."""
         if self.domain is Domain.PROCESSING:
             return {}
         return {
@@ -307,7 +310,8 @@ row is read as a whole."""
 
 
 class ShortLived:
-    """The short-lived rows of one input, during one call. ``name`` is that of their part of the state."""
+    """The rows of one input that will probably expire with the next watermark, during one call. ``name`` is that of
+    their part of the state."""
 
     def __init__(self, store: Store, name: str, schema: pa.Schema) -> None:
         self._store = store
@@ -320,14 +324,14 @@ class ShortLived:
         return [(name, 0), (f"{name}/newest", 0)]
 
     def left_over(self, now: int) -> Iterator[pa.Table]:
-        """Rows of before, of which some have time left; none of them is kept here any longer."""
+        """Removes and returns stored rows that have not all expired."""
         for end in self._pieces.ids().tolist():
             if end > now:
                 yield self._pieces.read([end])[end]
             self._pieces.replace(end, None)
 
     def chosen(self, times: Times, ends: Times, now: int) -> np.ndarray:
-        """Which rows to keep here, of those that have come: their times, and when each goes."""
+        """Which of the new rows to store here, given their times and the times at which they expire."""
         if len(times) >= LEAST:
             soon = np.asarray(ends <= self._next(int(times.min()), int(times.max()), now))
             if np.count_nonzero(soon) >= LEAST:
@@ -335,16 +339,18 @@ class ShortLived:
         return np.zeros(len(times), np.bool_)
 
     def add(self, rows: pa.Table, ends: Times) -> None:
+        """Stores rows that expire at ``ends``."""
         if rows.num_rows:
             self._pieces.append(int(ends.max()), rows)
 
     @property
     def next_end(self) -> int:
-        """When the first rows are over; END_OF_TIME for none."""
+        """The time at which the first group of rows has expired; END_OF_TIME for none."""
         return int(self._pieces.ids().min(initial=END_OF_TIME))
 
     def flush(self, *, alone: bool) -> None:
-        """``alone``: nothing else is kept of the input; where nothing is kept here either, nothing stays."""
+        """Writes the changes. ``alone``: the input has no other state; if nothing is stored here either, all entries
+        are removed."""
         self._pieces.flush()
         if alone and not len(self._pieces.ids()) and self._store.get([self._newest]) != [None]:
             self._store.put({self._newest: None})

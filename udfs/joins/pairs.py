@@ -1,4 +1,4 @@
-"""Which rows of two tables match: those with equal keys and, where they have times, with times not too far apart."""
+"""Pairs of rows of two tables with equal keys and, if they have times, with times within given bounds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Indices = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]
 
 MOST_PAIRS = 2**18
-"""Pairs that are made at once, as far as one row has not more."""
+"""The number of pairs per block, unless a single row has more."""
 
 
 class Pairs(NamedTuple):
-    """The numbers of rows of two tables that match, by the left one, then in the order of the right table."""
+    """Row numbers of matching rows of two tables, in order of the left rows, then of the right table."""
 
     left: Indices
     right: Indices
@@ -40,7 +40,7 @@ class Bounds(NamedTuple):
 
 
 def joinable(rows: pa.Table, keys: Sequence[str], null_safe: Sequence[bool]) -> np.ndarray:
-    """True for rows that may have a partner: NULL equals nothing, but in keys that are ``null_safe``."""
+    """True for rows that may have a partner: no NULL in key columns, except in those that are ``null_safe``."""
     may_match = np.ones(rows.num_rows, np.bool_)
     for name, safe in zip(keys, null_safe, strict=True):
         column = rows.column(name)
@@ -56,9 +56,10 @@ def matching(
     times: tuple[Times, Times],
     bounds: Bounds,
 ) -> Iterator[Pairs]:
-    """The pairs of rows with equal ``keys``, columns of both tables, of which no row has a NULL that equals nothing.
+    """The pairs of rows with equal ``keys``, which are columns of both tables, in blocks of about MOST_PAIRS. All rows
+    must be ``joinable``.
 
-    ``times``: of the rows of each table, of which pairs keep the ``bounds``. About MOST_PAIRS at once.
+    ``times``: the times of the rows of each table; pairs are within the ``bounds``.
     """
     if not left.num_rows or not right.num_rows:
         return
@@ -67,7 +68,7 @@ def matching(
 
 
 def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[Indices, Indices]:
-    """A number for each row of either table; rows that are equal in these columns have one number."""
+    """A number for each row of either table; equal rows, by these columns, have equal numbers."""
     if not columns:
         return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
     ids = dense_ids(pa.concat_tables([left.select(columns), right.select(columns)]), columns).ids
@@ -75,7 +76,7 @@ def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[I
 
 
 def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
-    """The pairs of rows with equal numbers, of which few are left out; about MOST_PAIRS at once."""
+    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS. For numbers of which most have a partner."""
     if not len(of_left) or not len(of_right):
         return
     counts = np.bincount(of_right, minlength=int(of_left.max()) + 1)
@@ -84,7 +85,7 @@ def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
 
 
 def moved(pairs: Pairs, rows: Indices) -> Pairs:
-    """Pairs whose left numbers count ``rows``, as pairs of these rows."""
+    """Pairs whose left numbers are positions in ``rows``, as pairs of these rows."""
     return Pairs(rows[pairs.left], pairs.right)
 
 
@@ -95,8 +96,8 @@ def in_order(ids: Indices) -> Indices:
 
 
 def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Times, *, strict: bool) -> Indices:
-    """For each probe the index of the last entry with its number and a time that is not after the probe's, or with
-    ``strict`` before it; -1 for none. Entries are in order of their numbers (``ordered``), then of their ``times``."""
+    """For each probe the index of the last entry with its number and a time not after (``strict``: before) its own; -1
+    for none. Entries are sorted by number (``ordered``), then by time."""
     if not len(ordered) or not len(probe_number):
         return np.full(len(probe_number), -1, np.int64)
     entry = places_of(ordered, times, probe_number, probe_time, behind_equal=not strict) - 1
@@ -121,7 +122,8 @@ def _in_bounds(
 
 
 def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
-    """The positions of rows, by key and time, among sorted rows: before or behind equal ones."""
+    """The insertion positions of rows, by key and time, among sorted rows: before or, with ``behind_equal``, after
+    equal ones."""
     low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
     if span * (max(int(keys[-1]), int(probe_keys.max())) + 1) < 2**62:
@@ -138,7 +140,7 @@ def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Tim
 
 
 def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
-    """The pairs of ranges of ordered rows; whole left rows at once."""
+    """The pairs of each left row with a range of ordered right rows, in blocks of whole left rows."""
     total = np.cumsum(stop - start)
     begin = 0
     while begin < len(total) and total[-1] > (total[begin - 1] if begin else 0):
@@ -155,9 +157,9 @@ def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pa
 
 @dataclass(frozen=True)
 class Side:
-    """One input. ``outputs``: names of columns of the results, and the columns of ``input`` that they are.
+    """One input of a join. ``outputs``: pairs of the name of a result column and the column of ``input`` that it is.
 
-    ``ttl``: how long a regular join keeps rows after they have come, in microseconds; 0 for ever.
+    ``ttl``: how long a regular join stores rows after their arrival, in microseconds of processing time; 0: for ever.
     """
 
     input: pa.Schema
@@ -166,31 +168,32 @@ class Side:
 
     @property
     def updates(self) -> bool:
-        """True where the join may retract results."""
+        """True where the join may retract results because of this input."""
         return ROW_KIND in self.input.names
 
 
 @dataclass(frozen=True)
 class JoinResults:
-    """The columns of the results of a join, in the order of ``schema``."""
+    """Builds the results of a join, with columns in the order of ``schema``."""
 
     kind: JoinKind
     sides: tuple[Side, Side]
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of the results."""
         return pa.schema(
             [side.input.field(own).with_name(name) for side in self._emitted for name, own in side.outputs]
         )
 
     def of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> Iterator[pa.ChunkedArray]:
-        """The result of each pair of rows; for kinds that emit pairs."""
+        """The result columns of pairs of rows, for kinds that emit pairs."""
         for side, rows, row_indices in zip(self.sides, (left, right), pairs, strict=True):
             indices = pa.array(row_indices)
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        """The results of the rows of one side that have no partner."""
+        """The result columns of rows of one side without a partner."""
         for number, side in enumerate(self._emitted):
             for _, own in side.outputs:
                 yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)

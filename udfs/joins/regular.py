@@ -1,11 +1,11 @@
-"""Regular join: every row of one input meets every row of the other, whenever they come.
+"""Regular join: every row of one input is joined with every matching row of the other, whenever they arrive.
 
-The rows of both inputs are state. What a micro-batch changes of them becomes the change of the result that they make
-together: retractions, then additions, none in vain but of equal rows. As Flink's StreamingJoinOperator and
-StreamingSemiAntiJoinOperator do, which go row by row.
+The state holds the rows of both inputs. The changes of a micro-batch are combined: the kernel emits the retractions of
+results, then the insertions, and no pair of them that cancel out, except of equal rows. The semantics are those of
+Flink's StreamingJoinOperator and StreamingSemiAntiJoinOperator, which process row by row.
 
-A batch loads the rows of the other side that its rows can meet; rows of its own side only where it retracts some. Rows
-that an outer join pads, or that SEMI and ANTI tell apart, are kept with the number of their partners.
+A batch loads the rows of the other side that its rows can match; it loads rows of its own side only for retractions.
+Outer joins, SEMI and ANTI store the number of partners with each row.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _ADDS, _RETRACTS = "+I", "-D"
 
 @dataclass(frozen=True)
 class RegularJoinKernel(Kernel):
-    """``keys`` are columns of both inputs, of equal types; NULL equals NULL in those that are ``null_safe``.
+    """The kernel of a regular join. ``keys`` are columns of both inputs, of equal types; NULL equals NULL in those that
+    are ``null_safe``.
 
-    Results have the outputs of the left side, then, but for SEMI and ANTI, of the right, then ROW_KIND where results
-    are retracted.
+    Results have the outputs of the left side, then those of the right side unless the kind is SEMI or ANTI, then
+    ROW_KIND if results are retracted.
     """
 
     kind: JoinKind
@@ -47,6 +48,7 @@ class RegularJoinKernel(Kernel):
 
     @property
     def updates(self) -> bool:
+        """True where results are retracted."""
         return any(side.updates for side in self.sides) or self.kind not in (JoinKind.INNER, JoinKind.SEMI)
 
     @property
@@ -98,8 +100,14 @@ class RegularJoinKernel(Kernel):
         ``unmet``: changes of rows that can have no partner.
         """
         ids = numbered(left.table, right.table, self.keys)
-        retracted = list(self._pairs(ids, left, right, (left.gone, right.old), (left.stay, right.gone)))
-        added = list(self._pairs(ids, left, right, (left.come, right.new), (left.stay, right.come)))
+        retracted = list(
+            self._pairs(
+                ids, left, right, (left.removed_rows, right.old_rows), (left.unchanged_rows, right.removed_rows)
+            )
+        )
+        added = list(
+            self._pairs(ids, left, right, (left.added_rows, right.new_rows), (left.unchanged_rows, right.added_rows))
+        )
         partners = (
             self._partners(0, left, [pair.left for pair in retracted], [pair.left for pair in added]),
             self._partners(1, right, [pair.right for pair in retracted], [pair.right for pair in added]),
@@ -107,7 +115,7 @@ class RegularJoinKernel(Kernel):
         alone = [
             (port, *self._alone(rows, partners[port], unmet[port]))
             for port, rows in enumerate((left, right))
-            if self._kept[port].tells
+            if self._kept[port].counts_partners
         ]
         tables = left.table, right.table
         self._emit_all(_RETRACTS, retracted, tables, [(port, gone) for port, gone, _ in alone], context)
@@ -125,7 +133,7 @@ class RegularJoinKernel(Kernel):
 
     def _partners(self, port: int, rows: SideChange, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
         """If the other side retracts nothing, knowing whether a row has a partner is enough."""
-        if not self._kept[port].tells:
+        if not self._kept[port].counts_partners:
             return rows.partners
         count = rows.table.num_rows
         partners = rows.partners.copy()
@@ -140,9 +148,9 @@ class RegularJoinKernel(Kernel):
         is added."""
         before, after = self._comes_alone(rows.partners), self._comes_alone(partners)
         gone, come = before.copy(), after.copy()
-        gone[rows.stay] &= ~after[rows.stay]
-        come[rows.stay] &= ~before[rows.stay]
-        gone[rows.come] = come[rows.gone] = False
+        gone[rows.unchanged_rows] &= ~after[rows.unchanged_rows]
+        come[rows.unchanged_rows] &= ~before[rows.unchanged_rows]
+        gone[rows.added_rows] = come[rows.removed_rows] = False
         unpaired = (rows.table.filter(pa.array(flags)) for flags in (gone, come))
         if self.kind is JoinKind.SEMI:
             return next(unpaired), next(unpaired)
@@ -180,10 +188,10 @@ class RegularJoinKernel(Kernel):
     @cached_property
     def _kept(self) -> tuple[SideState, SideState]:
         left, right = self.sides
-        tells_left, tells_right = self.kind.padded
+        counts_left, counts_right = self.kind.padded
         return (
-            SideState("left", left, self._read(0), tells_left or self.kind is JoinKind.SEMI),
-            SideState("right", right, self._read(1), tells_right),
+            SideState("left", left, self._read(0), counts_left or self.kind is JoinKind.SEMI),
+            SideState("right", right, self._read(1), counts_right),
         )
 
     def _read(self, side: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The rows of one input that a regular join keeps: with the number of their partners, for as long as they live."""
+"""The stored rows of one input of a regular or ASOF join, with the number of their partners and their time to live."""
 
 from __future__ import annotations
 
@@ -13,46 +13,49 @@ import pyarrow as pa
 from sqlstream.udfs.joins.pairs import Indices, Side, in_order, joinable, numbered
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.row_kinds import retracted_rows
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 
 PARTNERS = "__partners"
-"""BIGINT column of kept rows: how many rows of the other input they have met that have not been retracted since. Those
-whose time is up still count, because the result with them stays."""
+"""BIGINT column of stored rows: how many rows of the other input they were joined with that were not retracted since.
+Expired rows still count, because the results with them remain valid."""
 
 _EARLY = NO_WATERMARK + 1
-"""The timer of rows that came before the clock was known."""
+"""The timer of rows that arrived before the clock was known."""
 
 _WAKES = 16
-"""Rows whose time is up are dropped from the state up to this part of their time to live later, many at once."""
+"""Expired rows are dropped in groups, up to this fraction of their time to live later."""
 
 
 @dataclass(frozen=True)
 class SideState:
-    """The state of one side: the columns that results and matches ``read``. ``tells``: it has the column PARTNERS."""
+    """The layout of the stored rows of one side. ``read``: the columns that results and matches need.
+    ``counts_partners``: rows have the column PARTNERS."""
 
     name: str
     side: Side
     read: tuple[str, ...]
-    tells: bool
+    counts_partners: bool
 
     @cached_property
     def columns(self) -> list[str]:
-        """The columns of the input that are kept."""
+        """The columns of the input that are stored."""
         return list(dict.fromkeys((KEY_HASH, *self.read, *(column for _, column in self.side.outputs))))
 
     @cached_property
     def plain(self) -> pa.Schema:
+        """The schema of the stored columns of the input."""
         return pa.schema([self.side.input.field(name) for name in self.columns])
 
     @cached_property
     def schema(self) -> pa.Schema:
-        own = ((PARTNERS, self.tells), (PROCESSING_TIMER, self.side.ttl > 0))
+        """The schema of the stored rows: the ``plain`` columns, the number of partners and the timer."""
+        own = ((PARTNERS, self.counts_partners), (PROCESSING_TIMER, self.side.ttl > 0))
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
 
     def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
-        """What a batch changes: of the rows that may have partners, and of the others, which are not kept."""
+        """The changes of a batch: of the rows that may have partners, and of all others, which are not stored."""
         if rows is None:
             none = self.plain.empty_table()
             return Changes(none, none, none), Changes(none, none, none)
@@ -63,17 +66,18 @@ class SideState:
         return changes.where(can), changes.where([~flags for flags in can])
 
     def state(self, context: Context) -> KeyedState:
+        """The stored rows of a key group."""
         return KeyedState(context.store, self.name, self.schema)
 
     def expiry(self, now: int) -> int:
-        """When rows of now have had their time. At the end of the input no time passes any more, and before the first
-        tick of the clock none has."""
+        """The time at which rows that arrive at ``now`` expire. They never expire at the end of the input; before the
+        first tick of the clock the time is not known yet."""
         if now == NO_WATERMARK:
             return _EARLY
         return now if now == END_OF_TIME else now + self.side.ttl
 
     def living(self, rows: pa.Table, now: int) -> pa.Table:
-        """The rows that have time left; those that came before the clock was known, have all of it."""
+        """The rows that have not expired. Rows that arrived before the clock was known start their time to live now."""
         if not self.side.ttl or now in (END_OF_TIME, NO_WATERMARK) or not rows.num_rows:
             return rows
         timer = rows.column(PROCESSING_TIMER).to_numpy()
@@ -84,7 +88,7 @@ class SideState:
         return rows if lives.all() else rows.filter(pa.array(lives))
 
     def drop(self, context: Context) -> int:
-        """Forgets the rows whose time is up; when to look again."""
+        """Drops expired rows. Returns the time of the next call."""
         now = context.processing_time
         if not self.side.ttl or now == END_OF_TIME:
             return END_OF_TIME
@@ -96,7 +100,7 @@ class SideState:
         return self.wakes(state, context)
 
     def wakes(self, state: KeyedState, context: Context) -> int:
-        """The time at which rows are to be forgotten."""
+        """The time at which to call ``drop``; END_OF_TIME for never."""
         if not self.side.ttl or context.processing_time == END_OF_TIME:
             return END_OF_TIME
         timer = state.next_timer(Domain.PROCESSING)
@@ -104,9 +108,9 @@ class SideState:
 
 
 class SideChange(NamedTuple):
-    """The rows of one side in a call: first the ``removed``, then those that stay, last the ``added``.
+    """The rows of one side in a call: first the ``removed`` ones, then the unchanged ones, last the ``added`` ones.
 
-    ``partners``: how many partners each row had before the call, if the side counts them.
+    ``partners``: the number of partners of each row before the call, if the side counts them.
     """
 
     table: pa.Table
@@ -115,23 +119,28 @@ class SideChange(NamedTuple):
     partners: Indices
 
     @property
-    def gone(self) -> slice:
+    def removed_rows(self) -> slice:
+        """The range of the removed rows."""
         return slice(0, self.removed)
 
     @property
-    def stay(self) -> slice:
+    def unchanged_rows(self) -> slice:
+        """The range of the unchanged rows."""
         return slice(self.removed, self.table.num_rows - self.added)
 
     @property
-    def come(self) -> slice:
+    def added_rows(self) -> slice:
+        """The range of the added rows."""
         return slice(self.table.num_rows - self.added, self.table.num_rows)
 
     @property
-    def old(self) -> slice:
+    def old_rows(self) -> slice:
+        """The range of the rows before the change."""
         return slice(0, self.table.num_rows - self.added)
 
     @property
-    def new(self) -> slice:
+    def new_rows(self) -> slice:
+        """The range of the rows after the change."""
         return slice(self.removed, self.table.num_rows)
 
 
@@ -150,7 +159,7 @@ class StoredSide:
         self._stay = self._refreshed(stay, again)
         self._replaced = stay.num_rows < loaded.num_rows or bool(again.any())
         self.ignored = int(np.count_nonzero(~was_stored))
-        # What was retracted after its time and is added again, is new.
+        # A row that had expired, was retracted and is inserted again is a new row.
         added = changes.added if seen.all() else _joined(changes.added, changes.repeated.filter(pa.array(~seen)))
         removed = old.filter(pa.array(gone))
         parts = [removed.select(kept.columns), stay.select(kept.columns), added]
@@ -158,30 +167,33 @@ class StoredSide:
         self.rows = SideChange(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
 
     def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
-        """Keeps the rows with so many partners each, or only those without any; when it wants to be called again."""
+        """Stores the rows with their numbers of partners; with ``drop_matched`` only rows without partners. Returns the
+        time of the next ``SideState.drop``."""
         rows = self.rows
-        stay, come = partners[rows.stay], partners[rows.come]
-        if self._replaced or (self._kept.tells and (stay != rows.partners[rows.stay]).any()):
-            self.state.replace(_chosen(self._told(self._stay, stay), stay == 0 if drop_matched else None))
-        added = _chosen(self._with_own(rows.table.slice(rows.come.start), come), come == 0 if drop_matched else None)
+        stay, come = partners[rows.unchanged_rows], partners[rows.added_rows]
+        if self._replaced or (self._kept.counts_partners and (stay != rows.partners[rows.unchanged_rows]).any()):
+            self.state.replace(_chosen(self._with_partners(self._stay, stay), stay == 0 if drop_matched else None))
+        added = _chosen(
+            self._with_own(rows.table.slice(rows.added_rows.start), come), come == 0 if drop_matched else None
+        )
         if added.num_rows:
             self.state.append(added)
         self.state.flush()
         return self._kept.wakes(self.state, context)
 
     def _refreshed(self, rows: pa.Table, again: Flags) -> pa.Table:
-        """Rows that have come again live as long as new ones."""
+        """Gives rows that were inserted again the time to live of new ones."""
         if not self._kept.side.ttl or not again.any():
             return rows
         timers = np.where(again, self._kept.expiry(self._now), rows.column(PROCESSING_TIMER).to_numpy())
         return _with(rows, PROCESSING_TIMER, timers)
 
-    def _told(self, rows: pa.Table, partners: Indices) -> pa.Table:
-        return _with(rows, PARTNERS, partners) if self._kept.tells else rows
+    def _with_partners(self, rows: pa.Table, partners: Indices) -> pa.Table:
+        return _with(rows, PARTNERS, partners) if self._kept.counts_partners else rows
 
     def _with_own(self, rows: pa.Table, partners: Indices) -> pa.Table:
-        """Rows of the input with the columns that the state has besides."""
-        own = [pa.array(partners)] if self._kept.tells else []
+        """Rows of the input with the additional columns of the state."""
+        own = [pa.array(partners)] if self._kept.counts_partners else []
         if self._kept.side.ttl:
             own.append(pa.array(np.full(rows.num_rows, self._kept.expiry(self._now), np.int64)))
         return pa.Table.from_arrays([*rows.columns, *own], schema=self._kept.schema)
@@ -213,7 +225,7 @@ Flags = np.ndarray
 
 
 class Changes(NamedTuple):
-    """Added, removed and cancelled rows of one schema. ``repeated``: stored rows that were retracted and then added
+    """The net changes of a batch, as rows of one schema. ``repeated``: stored rows that were retracted and inserted
     again unchanged."""
 
     added: pa.Table
@@ -221,13 +233,14 @@ class Changes(NamedTuple):
     repeated: pa.Table
 
     def where(self, chosen: Sequence[Flags]) -> Changes:
+        """The changes restricted by one array of flags for each kind."""
         return Changes(*(rows.filter(pa.array(flags)) for rows, flags in zip(self, chosen, strict=True)))
 
 
 def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
-    """The changes that rows, of the kinds in ROW_KIND, make together; rows without the column are inserts.
+    """The net changes of rows with kinds in ROW_KIND; rows without that column are insertions.
 
-    ``repeats``: tell which rows are repeated; else they are left out.
+    ``repeats``: return the repeated rows; otherwise they are omitted.
     """
     images = rows.select(columns)
     none = images.slice(0, 0)
@@ -238,7 +251,7 @@ def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
 
 
 class NetFlags(NamedTuple):
-    """Which rows are those of ``Changes``; ``repeated`` is None where nobody asked."""
+    """Flags of the rows that belong to each part of ``Changes``. ``repeated`` is None if it was not requested."""
 
     added: Flags
     removed: Flags
@@ -246,8 +259,8 @@ class NetFlags(NamedTuple):
 
 
 def net_flags(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> NetFlags | None:
-    """As ``net``, of rows that may have more columns than those that tell them apart; None where all are added."""
-    retracts = gone_of(rows)
+    """Like ``net``, as flags, for rows of which ``columns`` decide equality. None if all rows are insertions."""
+    retracts = retracted_rows(rows)
     if retracts is None:
         return None
     ids = dense_ids(rows, columns).ids
@@ -274,7 +287,7 @@ def _used(ids: Indices, sign: Indices) -> Indices:
 
 
 def within(ids: Indices, most: Indices) -> Flags:
-    """True for the first rows of each id, as many as ``most`` has for it."""
+    """True for the first rows of each id, as many as ``most`` allows for it."""
     order = in_order(ids)
     ordered = ids[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -285,7 +298,8 @@ def within(ids: Indices, most: Indices) -> Flags:
 
 
 def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tuple[Flags, Flags]:
-    """The first rows that are equal to those wanted, one for each; and which of the wanted have one."""
+    """Flags of the first rows that equal the wanted rows, one for each; and flags of the wanted rows that were
+    found."""
     if not rows.num_rows or not wanted.num_rows:
         return np.zeros(rows.num_rows, np.bool_), np.zeros(wanted.num_rows, np.bool_)
     ids, of_wanted = numbered(rows, wanted, columns)

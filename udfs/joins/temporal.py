@@ -1,12 +1,13 @@
-"""Temporal join: joins each left row with the right row of its key that was valid at the left row's time.
+"""Temporal join in event time: joins each left row with the version of the right row of its key at the time of the left
+row.
 
-A left row waits until the watermark has reached its time, because older right rows may come until then. The valid right
-row is the newest that is not newer than the left row; a retraction (-U, -D) ends the validity of a key's row. Among
-right rows of the same time the last to arrive counts, or the first in the order of given columns. As in Flink's
-TemporalRowTimeJoinOperator, a late left row is joined at once with the rows still stored.
+A left row is stored until the watermark reaches its time, because older right rows may arrive until then. The valid
+right row is the newest one that is not newer than the left row; a retraction (-U, -D) ends the validity of the row of a
+key. Among right rows of the same time the last to arrive counts, or the first in the order of given columns. As in
+Flink's TemporalRowTimeJoinOperator, a late left row is joined at once with the stored right rows.
 
-State: the waiting left rows, and right rows by key. Of the right rows that the watermark has passed, each key keeps the
-newest; the others are dropped a little later, many at once.
+The state holds the waiting left rows, and right rows by key. Of the right rows that the watermark has passed, each key
+keeps the newest; the others are dropped in groups, a little later.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, joinable, newest, numbered
@@ -28,17 +29,17 @@ from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Doma
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""
 
 VALID = "__valid"
-"""BOOLEAN column of kept right rows: false where the key has no row from this time on."""
+"""BOOLEAN column of stored right rows: false where the key has no row from this time on."""
 
 SLACK = 60_000_000
-"""Right rows that no left row can meet any more are dropped up to so much event time later, many at once."""
+"""Right rows that no left row can match any more are dropped in groups, up to this much event time later."""
 
 
 class _Versions(NamedTuple):
@@ -51,12 +52,15 @@ class _Versions(NamedTuple):
 
 @dataclass(frozen=True)
 class TemporalJoinKernel(Kernel):
-    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
-    row without a partner comes out as well, beside NULLs. ``strict``: the right row is older than the left one, not of
-    the same time. ``first_by``: columns of the right side in whose order the first one of a time counts, without any
-    the first one that came; None: the last one that came. ``condition``: what a pair must fulfil beside. ``ttl``: a
-    right row is forgotten so many microseconds of processing time after it came; 0: never. ``told_apart_by``: columns
-    of left rows that may be retracted (``Beside``). What retracts them waits for its time as they do.
+    """The kernel of a temporal join in event time.
+
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
+    without a partner is emitted with NULLs. ``strict``: the right row must be older than the left row, not of the same
+    time. ``first_by``: among right rows of one time the first in the order of these columns counts (of none: the first
+    that arrived); None: the last that arrived. ``condition``: an additional condition on pairs. ``ttl``: a right row is
+    dropped this many microseconds of processing time after its arrival; 0: never. ``identified_by``: the columns that
+    identify a left row in a retraction (see ``SingleMatchResults``). Retractions wait for their time like the rows that
+    they retract.
     """
 
     sides: tuple[Side, Side]
@@ -67,7 +71,7 @@ class TemporalJoinKernel(Kernel):
     first_by: tuple[str, ...] | None = None
     condition: Condition | None = None
     ttl: int = 0
-    told_apart_by: tuple[str, ...] = ()
+    identified_by: tuple[str, ...] = ()
 
     @property
     def ports(self) -> int:
@@ -108,13 +112,13 @@ class TemporalJoinKernel(Kernel):
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Left rows, which come out when the watermark reaches their time."""
+        """Left rows, which are emitted when the watermark reaches their time."""
         yield from waits(Pending.ROWS, Domain.EVENT, self._left(context).load_all().column(TIME).to_numpy())
 
     # --- results --------------------------------------------------------------------------------------------------
 
     def _take(self, rows: pa.Table, left: KeyedState, right: KeyedState, context: Context) -> None:
-        """Keeps the left rows that have come until the watermark reaches their times."""
+        """Stores left rows until the watermark reaches their times."""
         columns = [rows.column(TIME if name == EVENT_TIMER else name) for name in self._left_schema.names]
         came = pa.table(columns, schema=self._left_schema)
         if not self.outer:
@@ -158,8 +162,8 @@ class TemporalJoinKernel(Kernel):
         return ranks
 
     @cached_property
-    def _beside(self) -> Beside:
-        return Beside(self.sides, self.keys, self.outer, self.condition, self.told_apart_by)
+    def _beside(self) -> SingleMatchResults:
+        return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -201,8 +205,8 @@ class TemporalJoinKernel(Kernel):
         return pa.schema([*self._beside.kept(1, TIME, *(self.first_by or ())), *own])
 
     @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
+    def _living(self) -> TimeToLive:
+        return TimeToLive(self.ttl)
 
     def _close(self, left: KeyedState, right: KeyedState, context: Context) -> None:
         left.flush()
@@ -214,7 +218,7 @@ class TemporalJoinKernel(Kernel):
 
 
 def _later(time: Times) -> Times:
-    """A timer behind each time, the same one for many of them; none at the end of the input."""
+    """A timer after each time, the same one for many of them; none at the end of the input."""
     return np.where(time > END_OF_TIME - 2 * SLACK, END_OF_TIME, (time // SLACK + 1) * SLACK)
 
 
@@ -229,28 +233,31 @@ def _changes(values: np.ndarray) -> np.ndarray:
 
 
 _ALONE = "__alone"
-"""BOOLEAN column of remembered rows: set where a row has no partner, and so gave no result."""
+"""BOOLEAN column of stored results: set where a row has no partner, and so no result."""
 
 _RETRACTIONS = pa.array(["-U", "-D"])
 
 
 @dataclass(frozen=True)
-class Beside:
-    """``keys``: columns of both sides. ``outer``: a left row without a partner comes out as well, beside NULLs.
-    ``condition``: what a pair must fulfil beside equal keys. No column that comes out is in both sides.
+class SingleMatchResults:
+    """Results of joins with at most one partner per left row, in the order of the left rows.
 
-    Left rows may be retracted, where they have ROW_KIND: those that are equal in ``told_apart_by`` retract each other,
-    with the partner with which they came, which is remembered for the ``ttl`` of the left side.
+    ``keys``: columns of both sides. ``outer``: a left row without a partner is emitted with NULLs. ``condition``: an
+    additional condition on pairs. No output column is in both sides.
+
+    Left rows with ROW_KIND may be retracted: rows that are equal in ``identified_by`` retract each other, with the
+    partner that the inserted row had. That partner is stored for the ``ttl`` of the left side.
     """
 
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     outer: bool
     condition: Condition | None
-    told_apart_by: tuple[str, ...] = ()
+    identified_by: tuple[str, ...] = ()
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of the results."""
         columns = [side.input.field(own).with_name(name) for side in self.sides for name, own in side.outputs]
         return pa.schema([*columns, *([(ROW_KIND, pa.string())] if self.updates else [])])
 
@@ -260,14 +267,15 @@ class Beside:
         return self.sides[0].updates
 
     def kept(self, port: int, *more: str) -> list[pa.Field]:
-        """The columns of a side that must be kept until its rows come out."""
+        """The columns of a side that must be stored until its rows are emitted."""
         side = self.sides[port]
         read = (*self.keys, *more, *columns_read(self.condition, port), *(own for _, own in side.outputs))
         kind = (ROW_KIND,) if port == 0 and self.updates else ()
         return [side.input.field(name) for name in dict.fromkeys((KEY_HASH, *read, *kind))]
 
     def emit(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> None:
-        """``partner``: the right row with the key of each left row, -1 for none."""
+        """Emits the results of left rows. ``partner``: the row number of the right row with the key of each left row,
+        -1 for none."""
         matches = self._fulfilling(left, right, partner)
         if self.updates:
             context.emit(self._changes(left, right, matches, context))
@@ -280,23 +288,22 @@ class Beside:
         context.emit(pa.Table.from_arrays(columns, schema=self.schema))
 
     def forget(self, time: int, context: Context) -> None:
-        """The partners of left rows whose time to live is up are no longer known."""
+        """Drops the stored partners of left rows whose time to live has passed."""
         if self.sides[0].ttl:
-            self._remembered.forget(time, context)
+            self._stored_results.forget(time, context)
 
     def wakes(self, context: Context) -> int:
-        """When to call ``forget``."""
-        return self._remembered.wakes(context) if self.sides[0].ttl else END_OF_TIME
+        """The processing time at which to call ``forget``; END_OF_TIME for never."""
+        return self._stored_results.wakes(context) if self.sides[0].ttl else END_OF_TIME
 
     def _changes(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> pa.Table:
-        """The results that left rows add, and those that they retract. A row without a partner is remembered, too, for
-        what retracts it."""
+        """The changes of the results. Rows without a partner are stored too, so that their retraction is recognized."""
         of_left = [left.column(name) for name in (KEY_HASH, *self._own)]
         indices = pa.array(partner, mask=partner < 0)
         of_right = [right.column(own).take(indices) for _, own in self.sides[1].outputs]
         alone = [] if self.outer else [pa.array(np.ones(len(partner), np.bool_), mask=partner >= 0)]
         columns = [*of_left, *of_right, *alone, left.column(ROW_KIND)]
-        changes = self._remembered.results(pa.table(columns, schema=self._remembered.columns), context)
+        changes = self._stored_results.results(pa.table(columns, schema=self._stored_results.columns), context)
         if not self.outer:
             changes = changes.filter(pc.is_null(changes.column(_ALONE)))
         names = [*(own for _, own in self.sides[0].outputs), *(name for name, _ in self.sides[1].outputs), ROW_KIND]
@@ -304,17 +311,17 @@ class Beside:
 
     @cached_property
     def _own(self) -> list[str]:
-        """The columns of left rows that come out, or tell them apart."""
-        return list(dict.fromkeys((*(own for _, own in self.sides[0].outputs), *self.told_apart_by)))
+        """The columns of left rows that are emitted or identify the row."""
+        return list(dict.fromkeys((*(own for _, own in self.sides[0].outputs), *self.identified_by)))
 
     @cached_property
-    def _remembered(self) -> Remembered:
+    def _stored_results(self) -> StoredResults:
         left, right = self.sides
         fields = [left.input.field(name) for name in (KEY_HASH, *self._own)]
         fields += [right.input.field(own).with_name(name) for name, own in right.outputs]
         alone = [] if self.outer else [pa.field(_ALONE, pa.bool_())]
         columns = pa.schema([*fields, *alone, pa.field(ROW_KIND, pa.string())])
-        return Remembered(columns, self.told_apart_by, Living(left.ttl), None if self.outer else _ALONE)
+        return StoredResults(columns, self.identified_by, TimeToLive(left.ttl), None if self.outer else _ALONE)
 
     def _fulfilling(self, left: pa.Table, right: pa.Table, partner: Indices) -> Indices:
         if self.condition is None:
@@ -327,7 +334,7 @@ class Beside:
 
 
 def retracted(rows: pa.Table) -> np.ndarray:
-    """True for rows that say that there is none from now on."""
+    """True for right rows (-U, -D) that end the validity of the row of their key."""
     if ROW_KIND not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     return np.array(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTIONS))

@@ -1,7 +1,7 @@
-"""Window join: rows of two sides match where their windows, which are keys, and their other keys are equal.
+"""Window join: rows of two sides match if their windows, which are keys, and their other keys are equal.
 
-All results of a window come out when the watermark closes it, and nothing of it stays; rows of a window that is closed
-are late, and dropped. As Flink's WindowJoinOperator. State: the rows of each side by key.
+All results of a window are emitted when the watermark closes it, and its state is dropped. Rows of a closed window are
+late and dropped. The semantics are those of Flink's WindowJoinOperator. The state holds the rows of each side by key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
 END = "__window_end"
-"""The column of either input with the end of the row's window, in microseconds; one of the keys says as much."""
+"""The column of either input with the end of the row's window, in microseconds; it follows from one of the keys."""
 
 _NAMES = ("left", "right")
 _MILLISECOND = 1000
@@ -31,8 +31,8 @@ _MILLISECOND = 1000
 
 @dataclass(frozen=True)
 class WindowJoinKernel(Kernel):
-    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``; rows with equal keys
-    have one END. No column that comes out is in both sides."""
+    """The kernel of a window join. ``keys``: columns of both inputs; NULL equals NULL in those that are ``null_safe``.
+    Rows with equal keys have the same END. No output column is in both sides."""
 
     kind: JoinKind
     sides: tuple[Side, Side]
@@ -71,7 +71,7 @@ class WindowJoinKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of windows that are open."""
+        """Rows of open windows."""
         for state in self._states(context):
             yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, state.load_all().column(EVENT_TIMER).to_numpy())
 

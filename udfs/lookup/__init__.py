@@ -1,1 +1,2 @@
-"""Lookups: rows enriched from systems outside, asked concurrently, in the orders of Flink's asynchronous operator."""
+"""Lookups: rows are enriched from external systems, asked concurrently, in the orders of Flink's asynchronous
+operator."""

@@ -1,4 +1,4 @@
-"""Answers as Arrow lists of structs, and the check that they are what was asked for."""
+"""Answers of lookup sources as Arrow lists of structs, the check that they fit, and the outcome of a lookup."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.source import Key, LookupSource, Request, Row
 
 MOST_TEXT = 200
-"""The most characters of a value in a message."""
+"""The maximum number of characters of a value in a message."""
 
 
 class WrongAnswer(Exception):
-    """A source has answered with what its columns cannot hold."""
+    """A source returned an answer that does not fit its columns."""
 
 
 class AnswerShape:
-    """The type of the answers to a request: LIST<STRUCT<columns>>."""
+    """The Arrow type of the answers to a request: LIST<STRUCT<columns>>."""
 
     def __init__(self, request: Request) -> None:
         self._columns = request.columns
@@ -42,7 +42,8 @@ class AnswerShape:
         return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
 
     def checked(self, keys: int, returned: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
-        """The answer of each key, or what is wrong with it. WrongAnswer where answers and keys do not pair."""
+        """The answer for each key, or an exception that describes what is wrong with it. Raises WrongAnswer if the
+        number of answers is not that of the keys."""
         try:
             answers = [list(rows) for rows in returned]
         except TypeError:
@@ -79,7 +80,8 @@ class AnswerShape:
         return None
 
     def _is_plain(self, row: object) -> bool:
-        """True where no look by Arrow is needed, which takes longer than many a request."""
+        """True where the Python types of a row guarantee that it fits. The full check by Arrow takes longer than many a
+        request."""
         if type(row) is not tuple or len(row) != len(self._plain):
             return False
         return all(value is None or fits(value) for value, fits in zip(row, self._plain, strict=True))
@@ -119,7 +121,7 @@ _REFUSED = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowEr
 
 
 def shown(value: object) -> str:
-    """A value in a message."""
+    """A value as text for a message."""
     text = repr(value)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "…"
 
@@ -132,7 +134,8 @@ FAILED = "SS432"
 
 
 class LookupOutcome(NamedTuple):
-    """``rows``: the answer, empty for a miss; None where there is none. ``failure`` ends the job.
+    """The outcome of a lookup for a row. ``rows``: the answer, empty for a miss, None for no answer. ``error``: the
+    text for ON ERROR TO. ``deferred``: the row waits in state. ``failure``: the error that ends the job.
 
     ``counted``: the metrics that count the row.
     """
@@ -149,6 +152,7 @@ PASSES_BY = LookupOutcome(None)
 
 
 def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> LookupOutcome:
+    """The outcome of a row whose TIMEOUT has passed, as ON TIMEOUT specifies."""
     match options.on_timeout:
         case OnTimeout.NULL:
             return LookupOutcome((), counted=(TIMEOUTS,))
@@ -163,6 +167,7 @@ def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> Lookup
 
 
 def of_error(source: LookupSource, key: Key, options: LookupOptions, error: BaseException) -> LookupOutcome:
+    """The outcome of a row whose lookup failed, as ON ERROR specifies."""
     cause = str(error).strip() or type(error).__name__
     match options.on_error:
         case OnError.NULL:

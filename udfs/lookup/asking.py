@@ -1,15 +1,16 @@
-"""Asks a source: each key once at a time, at most CAPACITY requests in flight, with retries and timeouts.
+"""Sends requests to a source: each key only once at a time, at most CAPACITY requests in flight, with retries and
+timeouts.
 
-All methods run on the event loop. Decisions where the language is silent:
+All methods run on the event loop. Where the language leaves it open:
 
-* A row's TIMEOUT begins when the first attempt for its key is sent, as in Flink, where it begins with a place in the
-  queue; for a row that joins a request under way it begins then. It does not run while the source is opened (drivers
-  are imported, files loaded), as Flink opens its functions before the first row: that fails after OPENING_S.
-* A request is in flight while its source works on it. Between two attempts it holds no capacity, but its rows go on
-  waiting, and their time runs. Keys that are tried again go before those that have not been asked.
-* A batch is one request. If it fails, it fails for all of its keys; each is tried again, in whatever batch is next.
-* A request whose rows have all timed out is cancelled, and its capacity is free when it has ended. With DEFER it goes
-  on in the background, for BACKGROUND_S at least, where again at most CAPACITY requests are in flight.
+* The TIMEOUT of a row starts when the first attempt for its key is sent, or when the row joins a request in flight. (In
+  Flink it starts with a place in the queue.) It does not run while the source is opened (drivers are imported, files
+  loaded), as Flink opens its functions before the first row. Opening fails after OPENING_S.
+* A request is in flight while its source works on it. Between two attempts it takes no capacity, but its rows continue
+  to wait and their time continues to run. Retried keys are sent before new ones.
+* A batch is one request. If it fails, it fails for all of its keys; each is retried with whatever batch is next.
+* A request whose rows have all timed out is cancelled, and its capacity is free when it has ended. With DEFER it
+  continues in the background, for BACKGROUND_S at least, where again at most CAPACITY requests are in flight.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from sqlstream.udfs.lookup.requests import AnswerCache, Attempt, Deadlines, KeyR
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
 
 BACKGROUND_S = 180.0
-"""How long, where TIMEOUT is not longer, a request goes on in the background and its outcome is kept after that: rows
-in state ask for it no more often than there are micro-batches, and answers that take longer than TIMEOUT must come."""
+"""How long (or TIMEOUT, if longer) a request continues in the background, and its outcome is kept after that. Rows in
+state ask for it once per micro-batch, and answers that take longer than TIMEOUT must still arrive."""
 
 
 OPENING_S = 120.0
-"""How long, where TIMEOUT is not longer, a source may take to open before the keys that wait for it fail."""
+"""How long (or TIMEOUT, if longer) a source may take to open before the keys that wait for it fail."""
 
 NOT_OPEN = "SS436"
 
 Answers = Sequence[Sequence[Row] | BaseException]
-"""By key, in the order in which they were asked for."""
+"""Answers by key, in the order of the requests."""
 
 
 class Cancelled(Exception):
@@ -70,12 +71,13 @@ class Asker:
         self._opening_s = max(seconds, OPENING_S)
         patience = max(seconds, BACKGROUND_S)
         self._left: Deadlines[KeyRequest] = Deadlines(loop, patience, self._background_expired)
-        self._left_over = LeftOver(patience, loop.time)
+        self._left_over = UnclaimedOutcomes(patience, loop.time)
         self._unwatched = Meter()
 
     # --- what is asked ----------------------------------------------------------------------------------------
 
     def ask(self, asked: Iterable[tuple[Key, Waiter]]) -> None:
+        """Requests the answers to keys, for one waiter each."""
         for key, waiter in asked:
             self._ask(key, waiter)
         self._pump(self._rows)
@@ -95,7 +97,7 @@ class Asker:
             self._deadlines.add(waiter)
 
     def forget(self, waiters: Iterable[Waiter]) -> None:
-        """The task of these waiters has ended; what nobody else waits for is given up."""
+        """Removes waiters whose task has ended, and cancels requests that nobody else waits for."""
         for waiter in waiters:
             self._deadlines.remove(waiter)
             request = waiter.request
@@ -105,7 +107,8 @@ class Asker:
                     self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
-        """For rows in state: the outcomes that have arrived. The keys without one are requested in the background."""
+        """For rows in state: the outcomes that have arrived, None for others. Keys without one are requested in the
+        background."""
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
         return outcomes
@@ -128,12 +131,12 @@ class Asker:
 
     @property
     def timers(self) -> int:
-        """The waits whose time runs."""
+        """The number of waits with a running timeout."""
         return len(self._deadlines) + len(self._left)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way, and no timer is set."""
+        """True where no request is in flight and no timer is set."""
         return not (self._requests or self._deadlines.is_armed or self._left.is_armed)
 
     def _new(self, key: Key, identity: Hashable, lane: Lane, meter: Meter) -> KeyRequest:
@@ -222,7 +225,7 @@ class Asker:
             self._finish(request, of_error(self.source, request.key, self.options, answer))
             return
         outcome = LookupOutcome(answer)
-        # A miss of a request that was given up might have become a hit.
+        # A request that was cancelled may have missed a row that exists by now.
         if self.cache is not None and (answer or not request.gone):
             self.cache.put(request.identity, outcome)
         self._finish(request, outcome)
@@ -312,11 +315,11 @@ class Asker:
 
 
 MOST = 10_000
-"""The most outcomes that are kept: rows may wait in another process by now, and never take theirs from here."""
+"""The limit of stored outcomes: rows may wait in another process by now and never take theirs from here."""
 
 
-class LeftOver:
-    """Outcomes by key, each for ``seconds``."""
+class UnclaimedOutcomes:
+    """Outcomes by key for rows in state, each kept for ``seconds``."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -324,12 +327,13 @@ class LeftOver:
         self._outcomes: OrderedDict[Hashable, tuple[LookupOutcome, float]] = OrderedDict()
 
     def put(self, key: Hashable, outcome: LookupOutcome) -> None:
+        """Stores an outcome."""
         self._outcomes[key] = (outcome, self._clock() + self._seconds)
         self._outcomes.move_to_end(key)
         if len(self._outcomes) > MOST:
             self._outcomes.popitem(last=False)
 
     def pop(self, key: Hashable) -> LookupOutcome | None:
-        """The outcome, which is not kept any longer; None where there is none, or it is too old."""
+        """Removes and returns the outcome; None if there is none or it has expired."""
         outcome, until = self._outcomes.pop(key, (None, 0.0))
         return outcome if until > self._clock() else None

@@ -1,6 +1,6 @@
-"""A batch of rows that a task works on: the keys it asks for, the answers that have come, the rows that leave.
+"""A batch of rows in a lookup: the keys to ask for, the answers that have arrived, and the rows that leave.
 
-Python touches distinct keys, never rows.
+Python loops over distinct keys, never over rows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RowSelection = slice | np.ndarray
 class StepKeys:
     """The distinct keys of one lookup in one batch, with their outcomes.
 
-    ``ids``: int64, per row the number of its key; ``len(keys)`` where a key is NULL, one more where the row bypasses
-    the lookup.
+    ``ids``: int64, the number of the key of each row; ``len(keys)`` where a key is NULL, and one more where the row
+    bypasses the lookup.
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class StepKeys:
 
     @property
     def sizes(self) -> np.ndarray:
-        """The rows of each number."""
+        """The number of rows of each key."""
         if self._sizes is None:
             self._sizes = np.bincount(self.ids, minlength=len(self.outcomes))
         return self._sizes
 
     @property
     def unknown(self) -> np.ndarray:
-        """Which numbers have no outcome yet."""
+        """The numbers of keys without an outcome."""
         return np.fromiter((outcome is None for outcome in self.outcomes), np.bool_, len(self.outcomes))
 
     @property
     def asked(self) -> int:
-        """The rows that ask."""
+        """The number of rows that need an answer."""
         return int(self.sizes[: len(self.keys)].sum())
 
     def of(self, rows: RowSelection) -> tuple[list[LookupOutcome], np.ndarray]:
-        """The distinct outcomes of some rows, and for each row which of them is its own."""
+        """The distinct outcomes of some rows, and for each row the index of its own."""
         ids = self.ids[rows]
         if 8 * len(ids) < len(self.outcomes):
             numbers, places = np.unique(ids, return_inverse=True)
@@ -70,7 +70,7 @@ class StepKeys:
             there = np.zeros(len(self.outcomes), np.bool_)
             there[ids] = True
             numbers, places = np.flatnonzero(there), (np.cumsum(there) - 1)[ids]
-        outcomes = cast(Sequence[LookupOutcome], self.outcomes)  # rows leave when all theirs are there
+        outcomes = cast(Sequence[LookupOutcome], self.outcomes)  # rows leave once all their outcomes are known
         return [outcomes[number] for number in numbers.tolist()], places
 
 
@@ -91,18 +91,19 @@ def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.n
 
 
 class Asked(NamedTuple):
-    """One lookup as a batch sees it: key columns, type of the answers, and whether it adds the other columns."""
+    """One lookup from the point of view of a batch: key columns, type of the answers, and whether it adds the other
+    columns."""
 
     columns: Sequence[str]
     shape: AnswerShape
     identity: Identity | None
-    tells_errors: bool
-    tells_deferred: bool
+    has_error_column: bool
+    has_deferred_column: bool
 
 
 class LookupBatch:
     """A batch of rows that waits for answers. ``groups``: rows with the same keys in all lookups, numbered by first
-    appearance. ``left``: in ORDERED mode, how many rows have been emitted."""
+    appearance. ``left``: in ORDERED mode, the number of rows that have been emitted."""
 
     def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
         self.number = number
@@ -121,7 +122,7 @@ class LookupBatch:
         return [int(step.ids[row]) for step in self.steps]
 
     def undone(self) -> np.ndarray:
-        """The groups that wait for an answer."""
+        """The groups that still wait for an answer."""
         waits = np.zeros(self.groups.count, np.bool_)
         for step in self.steps:
             waits |= step.unknown[step.ids[self.groups.first]]
@@ -141,7 +142,7 @@ class LookupBatch:
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def leaving(self, rows: RowSelection, schema: pa.Schema) -> pa.RecordBatch:
-        """Rows that leave, in ``schema``."""
+        """The given rows with their answers, in ``schema``."""
         if isinstance(rows, slice):
             columns_of_rows = self.rows.slice(rows.start, rows.stop - rows.start)
         else:
@@ -151,9 +152,9 @@ class LookupBatch:
             outcomes, places = step.of(rows)
             row_indices = pa.array(places)
             columns.append(asked.shape.lists([outcome.rows for outcome in outcomes]).take(row_indices))
-            if asked.tells_errors:
+            if asked.has_error_column:
                 columns.append(pa.array([outcome.error for outcome in outcomes], pa.string()).take(row_indices))
-            if asked.tells_deferred:
+            if asked.has_deferred_column:
                 columns.append(pa.array([outcome.deferred for outcome in outcomes], pa.bool_()).take(row_indices))
         columns.append(pa.nulls(columns_of_rows.num_rows, schema.field(len(schema) - 1).type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,7 +1,7 @@
-"""ON TIMEOUT DEFER: rows without an answer wait in state, and rows behind them where the order of rows asks for it.
+"""ON TIMEOUT DEFER: rows without an answer wait in state, and so do later rows if the order of rows requires it.
 
-While any wait, the kernel is called in every micro-batch. It never waits itself: it takes the answers that have come
-meanwhile in this process and starts the requests that are not under way in it.
+While rows wait, the kernel is called in every micro-batch. It never blocks: it takes the answers that have arrived in
+this process meanwhile, and starts requests that are not in flight here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome
@@ -25,33 +25,34 @@ from sqlstream.udfs.lookup.worker import worker
 from sqlstream.udfs.state.chunked import ChunkedState
 
 HELD = "__held_from"
-"""BIGINT column of stored rows: operators above must not see a watermark of this time or later."""
+"""BIGINT column of stored rows: the time of which operators above must not see the watermark."""
 
 _PENDING = 0
 
 
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
-    """``step.deferred`` is true in rows of ``input`` that have no answer. ``time``: BIGINT column, the event time of a
-    row in microseconds, NULL for none; None where no row has one.
+    """The kernel behind a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
+    ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
 
-    UNORDERED: rows with answers pass. KEY ORDERED: they wait behind those of their key; the key group is chosen by the
-    lookup key. ORDERED: they wait behind all; there is one key group. With ``remembered`` rows may be retracted: they
-    wait behind those of their KEY_HASH whatever the order, so that none is retracted before it has come.
+    UNORDERED: rows with answers pass. KEY ORDERED: they wait for earlier rows of their key; the lookup key determines
+    the key group. ORDERED: they wait for all earlier rows; there is one key group. With ``stored_results`` rows may be
+    retracted: whatever the order, they wait for earlier rows of their KEY_HASH, so that no row is retracted before it
+    was emitted.
     """
 
     step: LookupStep
     input: pa.Schema
     time: str | None = None
-    remembered: Remembered | None = None
+    stored_results: StoredResults | None = None
 
     def __post_init__(self) -> None:
         assert self.step.deferred in self.input.names, "the input says which rows are deferred"
 
     @cached_property
     def output(self) -> pa.Schema:
-        if self.remembered is not None:
-            return self.remembered.output
+        if self.stored_results is not None:
+            return self.stored_results.output
         hidden = (KEY_HASH, self.step.deferred)
         return pa.schema([column for column in self.input if column.name not in hidden]).remove_metadata()
 
@@ -61,7 +62,7 @@ class DeferredLookups(Kernel):
 
     @property
     def uses_processing_time(self) -> bool:
-        return self.remembered is not None and self.remembered.living.ttl > 0
+        return self.stored_results is not None and self.stored_results.living.ttl > 0
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         self._advance(rows, context)
@@ -73,16 +74,16 @@ class DeferredLookups(Kernel):
         raise AssertionError("no timers of event time are set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        assert self.remembered is not None, "no timers of processing time are set"
-        self.remembered.forget(time, context)
-        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
+        assert self.stored_results is not None, "no timers of processing time are set"
+        self.stored_results.forget(time, context)
+        context.set_timer(Domain.PROCESSING, self.stored_results.wakes(context))
 
     # --- one call ---------------------------------------------------------------------------------------------
 
     def _advance(self, arrived: pa.Table, context: Context) -> None:
         state = ChunkedState(context.store, "pending", self._stored)
         kept = state.read([_PENDING])[_PENDING]
-        # Kept rows go on in on_held alone: what is emitted later in a micro-batch comes behind the watermark.
+        # Stored rows are released in on_held only: what is emitted later in a micro-batch is after the watermark.
         answered = kept if arrived.num_rows else self._answered(kept)
         rows = pa.concat_tables([answered, self._answered(self._with_held(arrived, context))])
         waits = self._waits(rows)
@@ -96,18 +97,18 @@ class DeferredLookups(Kernel):
         context.hold(END_OF_TIME if held is None else held, pending.num_rows)
 
     def _leave(self, rows: pa.Table, context: Context) -> None:
-        if self.remembered is None:
+        if self.stored_results is None:
             context.emit(rows.select(self.output.names))
         elif rows.num_rows:
-            context.emit(self.remembered.results(rows.select(self.remembered.columns.names), context))
-            context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
+            context.emit(self.stored_results.results(rows.select(self.stored_results.columns.names), context))
+            context.set_timer(Domain.PROCESSING, self.stored_results.wakes(context))
 
     def _changed(self, before: pa.Table, after: pa.Table) -> bool:
-        """Has a row got its answer? Then it says that it is deferred no longer."""
+        """True if a row got its answer: then it is no longer marked as deferred."""
         return not before.column(self._deferred).equals(after.column(self._deferred))
 
     def _with_held(self, rows: pa.Table, context: Context) -> pa.Table:
-        """A row holds its time, or what follows the watermark where that has passed it already."""
+        """The rows with the time that each holds: its own, or the moment after the watermark if that has passed it."""
         after = min(max(context.watermark + 1, -END_OF_TIME), END_OF_TIME - 1)
         held = np.full(rows.num_rows, after)
         if self.time is not None:
@@ -144,15 +145,15 @@ class DeferredLookups(Kernel):
         return _replaced(rows, self._deferred, pa.array([False]), at, np.zeros(len(at), np.int64))
 
     def _waits(self, rows: pa.Table) -> np.ndarray:
-        """The rows that stay."""
+        """True for rows that continue to wait."""
         deferred = self._is_deferred(rows)
-        order = Order.KEY_ORDERED if self.remembered is not None else self.step.options.order
+        order = Order.KEY_ORDERED if self.stored_results is not None else self.step.options.order
         match order:
             case Order.UNORDERED:
                 return deferred
             case Order.ORDERED:
                 return np.asarray(np.logical_or.accumulate(deferred))
-        key = dense_ids(rows, self.step.keys if self.remembered is None else (KEY_HASH,))
+        key = dense_ids(rows, self.step.keys if self.stored_results is None else (KEY_HASH,))
         first = np.full(key.count, rows.num_rows)
         np.minimum.at(first, key.ids[deferred], np.flatnonzero(deferred))
         return np.asarray(np.arange(rows.num_rows) >= first[key.ids])
@@ -170,7 +171,7 @@ class DeferredLookups(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        kept = [column for column in self.input if column.name != KEY_HASH or self.remembered is not None]
+        kept = [column for column in self.input if column.name != KEY_HASH or self.stored_results is not None]
         return pa.schema([*kept, pa.field(HELD, pa.int64())]).remove_metadata()
 
 
@@ -188,26 +189,27 @@ def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbe
 
 
 @dataclass(frozen=True)
-class RememberedLookups(Kernel):
-    """Rows with their answers; those that retract others have none."""
+class RetractableLookups(Kernel):
+    """A kernel that emits updating rows with their answers: retractions are emitted with the answers of the row that
+    they retract, as in Flink's KeyedLookupJoinWrapper."""
 
-    remembered: Remembered
+    stored_results: StoredResults
 
     @property
     def output(self) -> pa.Schema:
-        return self.remembered.output
+        return self.stored_results.output
 
     @property
     def uses_processing_time(self) -> bool:
-        return self.remembered.living.ttl > 0
+        return self.stored_results.living.ttl > 0
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        context.emit(self.remembered.results(rows, context))
-        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
+        context.emit(self.stored_results.results(rows, context))
+        context.set_timer(Domain.PROCESSING, self.stored_results.wakes(context))
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        self.remembered.forget(time, context)
-        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
+        self.stored_results.forget(time, context)
+        context.set_timer(Domain.PROCESSING, self.stored_results.wakes(context))

@@ -1,6 +1,6 @@
 """The metrics of lookups, and percentiles of their latencies. Counts are summed over tasks, except for MAX_IN_FLIGHT.
 
-A task emits its counts as one extra row, whose METRICS column is set.
+A task emits its counts as one additional row, in which the METRICS column is set.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def metric_key(lookup: int, name: str) -> str:
 
 
 def latency_bucket(ms: float) -> str:
+    """The name of the count of requests in the bucket of a latency in milliseconds."""
     return LATENCIES[bisect_left(BUCKETS_MS, ms)]
 
 
@@ -52,13 +53,16 @@ class Meter:
         self.counts: Counter[str] = Counter()
 
     def count(self, name: str, value: int = 1) -> None:
+        """Adds to a count."""
         self.counts[name] += value
 
     def sent(self, in_flight: int) -> None:
+        """Counts a request; ``in_flight``: the number of requests in flight including it."""
         self.counts[REQUESTS] += 1
         self.counts[MAX_IN_FLIGHT] = max(self.counts[MAX_IN_FLIGHT], in_flight)
 
     def took(self, seconds: float) -> None:
+        """Counts the latency of a request."""
         self.counts[latency_bucket(seconds * 1000)] += 1
 
 
@@ -77,9 +81,10 @@ def metrics_row(schema: pa.Schema, meters: Mapping[int, Meter]) -> pa.RecordBatc
 
 
 def percentile(counts: Mapping[str, int], share: float) -> float | None:
-    """The latency in ms that ``share`` of the requests kept to, interpolated in its bucket; None without requests.
+    """The latency in ms below which ``share`` of the requests were, interpolated within its bucket; None without
+    requests.
 
-    ``counts``: sums by name. Of requests in the last bucket only its lower bound is known.
+    ``counts``: sums by name. For the last bucket only its lower bound is known.
     """
     of_bucket = [counts.get(name, 0) for name in LATENCIES]
     wanted = share * sum(of_bucket)

@@ -1,4 +1,4 @@
-"""Rows enriched by lookups: the operator that runs in a task, over Arrow batches."""
+"""The lookup operator: enriches Arrow batches in a task."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sqlstream.udfs.texts import reason_of
 class LookupStep:
     """One lookup: ``keys`` are columns of the input, in the order of the keys of the source's request.
 
-    ``number`` is that of the lookup in the plan, for metrics. ``answers`` names the column it adds, LIST<STRUCT> of the
-    request's columns: empty for a miss and for a NULL key, NULL where there is no answer. ``error`` names a STRING
-    column that says what went wrong (ON ERROR TO), ``deferred`` a BOOLEAN one that is true where the row's time was up
-    (ON TIMEOUT DEFER). ``run`` tells the query from all others: answers are remembered for it alone.
+    ``number``: the number of the lookup in the plan, for metrics. ``answers``: the column that it adds, a LIST<STRUCT>
+    of the request's columns: empty for a miss and for a NULL key, NULL where there is no answer. ``error``: a STRING
+    column with the error (ON ERROR TO). ``deferred``: a BOOLEAN column, true where the timeout of the row has passed
+    (ON TIMEOUT DEFER). ``run``: identifies the run of the query, whose cached answers are not shared with others.
     """
 
     number: int
@@ -57,16 +57,17 @@ class LookupStep:
 
 @dataclass(frozen=True)
 class LookupRows:
-    """Several lookups of the same rows, asked at the same time. A row leaves when all its answers are there.
+    """Several lookups of the same rows, requested at the same time. A row leaves when all its answers have arrived.
 
-    Rows leave in the strictest order of the lookups. Several that are KEY ORDERED by different columns keep the order
-    of arrival: it is that of each of their keys.
+    Rows leave in the strictest order of the lookups. Lookups that are KEY ORDERED by different columns keep the order
+    of arrival, which satisfies each of them.
     """
 
     steps: tuple[LookupStep, ...]
 
     @property
     def order(self) -> Order:
+        """The order in which rows leave."""
         orders = {step.options.order if step.options.asynchronous else Order.ORDERED for step in self.steps}
         if Order.ORDERED in orders:
             return Order.ORDERED
@@ -95,19 +96,25 @@ class LookupRows:
 
 
 MOST_ROWS = 100_000
-"""No more input is read while so many rows wait."""
+"""No more input is read while this many rows wait."""
 
 KEYS_AHEAD = 1_000
-"""So many keys wait for their turn at least, where there are rows: or requests would run dry while answers linger."""
+"""The minimum number of keys in the queue while there is input, so that requests never run dry."""
 
 LINGER_S = 0.1
-"""So long answers are waited for, where fewer come than half of those that are missing: a batch of few rows costs as
-much as one of many, and to wake the task's thread for each answer would cost more than to ask for it."""
+"""How long to wait for more answers, in seconds, while fewer than half of the missing ones have arrived: a small batch
+costs as much as a large one, and waking the task's thread for each answer would cost more than the request."""
 
 Answered = tuple[Waiter, LookupOutcome]
 
 
 class Task:
+    """One task of the operator: takes in batches, has their keys requested on the event loop, and emits rows in order.
+
+    The thread of the task does everything but the requests. It takes in more rows as long as few keys wait for answers
+    and few rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
+    """
+
     def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:
         self._steps = steps
         self._order = order
@@ -126,7 +133,7 @@ class Task:
         self._entries: dict[tuple[int, int, int], list[QueuedRows]] = {}
         self._answered: deque[Answered] = deque()
         self._wanted = 1
-        self._enough = threading.Event()
+        self._limit_reached = threading.Event()
         self._rows = 0
         self._batches = 0
         self._schema: pa.Schema | None = None
@@ -134,6 +141,7 @@ class Task:
     def run(
         self, batches: Iterator[pa.RecordBatch], output: Callable[[pa.Schema], pa.Schema]
     ) -> Iterator[pa.RecordBatch]:
+        """The enriched batches; at the end one row with METRICS."""
         more = True
         while more or self._backlog or len(self._queue):
             if more and self._has_room:
@@ -153,7 +161,7 @@ class Task:
             yield metrics_row(self._schema, self._meters)
 
     def close(self) -> None:
-        """Gives up what is still asked for."""
+        """Cancels outstanding requests."""
         for asker in set(self._askers):
             waiters = [waiter for waiter in self._waiters if self._askers[waiter.key_id[1]] is asker]
             if waiters and self._worker.is_alive:
@@ -216,7 +224,7 @@ class Task:
         """On the event loop."""
         self._answered.append((waiter, outcome))
         if len(self._answered) >= self._wanted or outcome.failure is not None:
-            self._enough.set()
+            self._limit_reached.set()
 
     def _collect(self, *, wait: bool) -> None:
         """Takes the outcomes that have come; ``wait``: at least one."""
@@ -230,9 +238,9 @@ class Task:
     def _wait(self) -> None:
         self._wanted = max(1, len(self._waiters) // 2)
         while True:
-            self._enough.clear()
+            self._limit_reached.clear()
             if len(self._answered) < self._wanted:
-                self._enough.wait(LINGER_S)
+                self._limit_reached.wait(LINGER_S)
             if self._answered:
                 return
             assert self._worker.is_alive, "the event loop of the lookups has ended"
@@ -295,12 +303,13 @@ _PACK = 10_000
 
 @dataclass(frozen=True)
 class WholeTable:
-    """``source`` answers a request without keys with every row that passes the request's filters."""
+    """All rows of a lookup table, for queries over finished data. ``source`` answers a request without keys with every
+    row that passes the request's filters."""
 
     source: LookupSource
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the table for each row of the input, of which there is one. ExecutionError SS610."""
+        """The rows of the table for the single row of the input. ExecutionError SS610."""
         shape = AnswerShape(self.source.request)
         for batch in batches:
             for _ in range(batch.num_rows):

@@ -1,4 +1,4 @@
-"""How a lookup asks and what it does with answers: the options of LOOKUP ASYNC. Times in milliseconds."""
+"""The options of LOOKUP ASYNC: how a lookup sends requests and what it does with answers. Times are in milliseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Order(Enum):
 
 
 class OnTimeout(Enum):
-    """FAIL the job, answer NULL as where nothing was found, or keep the row in state and ask on (DEFER)."""
+    """FAIL the job, answer NULL as for a miss, or store the row in state and continue to ask (DEFER)."""
 
     FAIL = "FAIL"
     NULL = "NULL"
@@ -23,7 +23,7 @@ class OnTimeout(Enum):
 
 
 class OnError(Enum):
-    """FAIL the job, answer NULL as where nothing was found, or send the row TO a table."""
+    """FAIL the job, answer NULL as for a miss, or send the row TO a table."""
 
     FAIL = "FAIL"
     NULL = "NULL"
@@ -32,7 +32,7 @@ class OnError(Enum):
 
 @dataclass(frozen=True)
 class Retry:
-    """``times`` attempts after the first. ``exponential``: each delay is twice the one before, up to ``limit_ms``."""
+    """``times`` attempts after the first. ``exponential``: each delay is twice the previous one, up to ``limit_ms``."""
 
     times: int
     delay_ms: int
@@ -44,8 +44,8 @@ class Retry:
 
 @dataclass(frozen=True)
 class Cache:
-    """The last ``rows`` keys. Answers are forgotten after ``ttl_ms``, those of keys without rows after
-    ``negative_ttl_ms``, which is ``ttl_ms`` where None; None for both: never."""
+    """A cache of the last ``rows`` keys. Answers expire after ``ttl_ms``; those of keys without rows after
+    ``negative_ttl_ms``, by default ``ttl_ms``. None for both: never."""
 
     rows: int
     ttl_ms: int | None = None
@@ -73,6 +73,7 @@ class LookupOptions:
 
     @property
     def defers(self) -> bool:
+        """True with ON TIMEOUT DEFER."""
         return self.on_timeout is OnTimeout.DEFER
 
 

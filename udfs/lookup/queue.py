@@ -1,7 +1,7 @@
-"""The rows that wait for answers: in which order they leave, and how many there may be.
+"""The rows that wait for answers: the order in which they leave, and how many there may be.
 
-Entries are rows, put in order of arrival, and marks, which are done from the start and which no row overtakes, in
-either direction: watermarks, or the end of the input. A queue counts both against its capacity.
+Entries are rows in order of arrival, and marks, such as watermarks or the end of the input: they are complete from the
+start, and no row overtakes them in either direction. Both count against the capacity of a queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Content = TypeVar("Content")
 
 @dataclass(eq=False, slots=True)
 class Entry(Generic[Content]):
-    """``key``: entries with equal keys leave in order of arrival in KEY_ORDERED; None has no such order."""
+    """``key``: in KEY_ORDERED mode entries with equal keys leave in order of arrival; None imposes no order."""
 
     content: Content
     key: Hashable = None
@@ -32,22 +32,23 @@ class Entry(Generic[Content]):
 
 
 class LookupQueue(ABC, Generic[Content]):
-    """At most ``capacity`` entries that have not left."""
+    """A queue of at most ``capacity`` entries that have not left."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._size = 0
 
     def __len__(self) -> int:
-        """The entries that have not left, also those that are done."""
+        """The number of entries that have not left, complete ones included."""
         return self._size
 
     @property
     def is_full(self) -> bool:
+        """True where no entry can be added."""
         return self._size >= self._capacity
 
     def put(self, entry: Entry[Content]) -> bool:
-        """Takes an entry; False where the queue is full: put it again when others have left."""
+        """Adds an entry. False if the queue is full: retry when others have left."""
         if self.is_full:
             return False
         self._size += 1
@@ -55,19 +56,19 @@ class LookupQueue(ABC, Generic[Content]):
         return True
 
     def complete(self, entry: Entry[Content]) -> None:
-        """All answers of the entry are there."""
+        """All answers of the entry have arrived."""
         entry.done = True
         self._completed(entry)
 
     def pop(self) -> list[Entry[Content]]:
-        """Everything that may leave now, in order."""
+        """Removes and returns everything that may leave now, in order."""
         left = self._pop()
         self._size -= len(left)
         return left
 
     @abstractmethod
     def holds(self, key: Hashable) -> bool:
-        """Would an entry with this key have to wait for another one with it?"""
+        """True if an entry with this key would have to wait for an earlier one with it."""
         ...
 
     @abstractmethod
@@ -81,13 +82,14 @@ class LookupQueue(ABC, Generic[Content]):
 
 
 def queue_of(order: Order, capacity: int) -> LookupQueue[Content]:
+    """A queue for an order of rows."""
     if order is Order.ORDERED:
         return OrderedQueue(capacity)
     return SegmentedQueue(capacity, by_key=order is Order.KEY_ORDERED)
 
 
 class OrderedQueue(LookupQueue[Content]):
-    """All leave in order of arrival."""
+    """Entries leave in order of arrival."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -112,9 +114,9 @@ class OrderedQueue(LookupQueue[Content]):
 
 @dataclass(eq=False, slots=True)
 class _Segment(Generic[Content]):
-    """The rows between two marks: those that are not done, those that may leave, and the mark behind them.
+    """The rows between two marks: the number of incomplete ones, those that may leave, and the mark after them.
 
-    ``lines``: by key the entries that have not got ready, in order of arrival.
+    ``lines``: by key the entries that may not leave yet, in order of arrival.
     """
 
     waiting: int = 0
@@ -124,7 +126,8 @@ class _Segment(Generic[Content]):
 
 
 class SegmentedQueue(LookupQueue[Content]):
-    """Rows leave as they are done, ``by_key`` those of equal keys in order of arrival; none passes a mark."""
+    """Rows leave when they are complete; with ``by_key`` those of equal keys in order of arrival. None passes a
+    mark."""
 
     def __init__(self, capacity: int, *, by_key: bool) -> None:
         super().__init__(capacity)
@@ -181,9 +184,9 @@ class SegmentedQueue(LookupQueue[Content]):
 
 @dataclass(eq=False, slots=True)
 class WaitingRows:
-    """In ORDERED mode all rows up to ``until`` that are still there, else the rows of ``groups``.
+    """In ORDERED mode all remaining rows up to ``until``, otherwise the rows of ``groups``.
 
-    ``missing``: how many answers have not arrived.
+    ``missing``: the number of answers that have not arrived.
     """
 
     batch: LookupBatch
@@ -199,7 +202,7 @@ _NO_GROUPS = np.zeros(0, np.int64)
 
 
 def entries_of(batch: LookupBatch, order: Order, queue: LookupQueue[WaitingRows | None]) -> Iterator[QueuedRows]:
-    """The entries of a batch, in the order in which the queue must get them. The queue still holds entries of earlier
+    """The entries of a batch, in the order in which they must be added to the queue, which may hold entries of earlier
     batches."""
     return _ordered(batch) if order is Order.ORDERED else _by_group(batch, queue, by_key=order is Order.KEY_ORDERED)
 

@@ -1,4 +1,4 @@
-"""Requests in a worker process: keys that are asked for, the waiters for each, and attempts to get answers."""
+"""Requests in a worker process: requested keys, the waiters for each, attempts, retries, timeouts and the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlstream.udfs.lookup.source import Key, Request
 
 
 class Waiter:
-    """One who waits for the answer to a key. ``sink(waiter, outcome)`` is called once, on the event loop."""
+    """A recipient of the answer to a key. ``sink(waiter, outcome)`` is called once, on the event loop."""
 
     __slots__ = ("key_id", "meter", "request", "sink")
 
@@ -29,7 +29,7 @@ class Waiter:
 
 
 class KeyRequest:
-    """A key that is asked for, over all its attempts. Its time begins with the first one.
+    """A requested key, over all its attempts. Its time starts with the first one.
 
     ``background``: rows in state wait for it. ``gone``: nobody waits for it any longer.
     """
@@ -61,7 +61,7 @@ class KeyRequest:
 
 
 class Attempt:
-    """One question to the source, for one key or several. ``runs``: its task has made its first step."""
+    """One request to the source, for one key or several. ``runs``: its task has started."""
 
     __slots__ = ("begun", "cancelled", "lane", "requests", "runs", "task")
 
@@ -74,10 +74,10 @@ class Attempt:
 
 
 class Lane:
-    """Requests that share a capacity: attempts in flight, and keys that wait for their turn.
+    """Requests that share a capacity: attempts in flight, and keys in the queue.
 
-    A batch is sent when it is full, or when its first key has waited for ``within`` seconds; ``window`` is the timer
-    of that, ``due`` the number of keys that have waited so long.
+    A batch is sent when it is full, or when its first key has waited for ``within`` seconds. ``window`` is the timer
+    for that, ``due`` the number of keys that have waited that long.
     """
 
     def __init__(self, capacity: int, batch: int, within: float) -> None:
@@ -91,11 +91,12 @@ class Lane:
 
     @property
     def has_room(self) -> bool:
+        """True where another attempt may be sent."""
         return self.in_flight < self._capacity
 
     @property
     def waits_for_more(self) -> bool:
-        """Too few keys for a batch, and time for others to come."""
+        """True while a batch is not full and may still grow."""
         return bool(self._waiting) and not self._sends
 
     @property
@@ -103,19 +104,20 @@ class Lane:
         return bool(self._waiting) and (self.within == 0 or self.due > 0 or len(self._waiting) >= self._batch)
 
     def add(self, request: KeyRequest, *, first: bool = False) -> None:
+        """Adds a key to the queue, at its beginning if ``first``."""
         request.lane = self
         self._waiting[request] = None
         if first:
             self._waiting.move_to_end(request, last=False)
 
     def remove(self, request: KeyRequest) -> bool:
-        """False where it does not wait here."""
+        """Removes a key from the queue; False if it is not there."""
         waits = request in self._waiting
         self._waiting.pop(request, None)
         return waits
 
     def next(self) -> list[KeyRequest]:
-        """The keys of the next question; none where nothing may be asked now."""
+        """The keys of the next request; none if nothing may be sent now."""
         if not self._sends or not self.has_room:
             return []
         requests = [self._waiting.popitem(last=False)[0] for _ in range(min(self._batch, len(self._waiting)))]
@@ -123,6 +125,7 @@ class Lane:
         return requests
 
     def window_is_over(self) -> None:
+        """The keys in the queue have waited long enough to be sent."""
         self.window = None
         self.due = len(self._waiting)
 
@@ -149,12 +152,12 @@ def _identity(value: Any) -> Hashable:
 
 
 JITTER = 0.1
-"""Exponential delays vary by this share in either direction, so that keys that failed together spread. Fixed ones are
-exact."""
+"""Exponential delays vary by this share in either direction, so that keys that failed together spread out. Fixed delays
+are exact."""
 
 
 class Attempts:
-    """How often one key was tried again, by the policy that said so."""
+    """The number of retries of one key, by the policy that granted each."""
 
     __slots__ = ("_times",)
 
@@ -206,15 +209,16 @@ class Deadlines(Generic[Wait]):
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """The waits that go on."""
+        """The number of running waits."""
         return len(self._ends)
 
     @property
     def is_armed(self) -> bool:
+        """True while the timer of the event loop is set."""
         return self._timer is not None
 
     def add(self, wait: Wait) -> None:
-        """Does nothing for a wait that has begun already."""
+        """Starts a wait; no effect if it is running."""
         if wait in self._ends:
             return
         self._ends[wait] = self._loop.time() + self._seconds
@@ -222,7 +226,7 @@ class Deadlines(Generic[Wait]):
             self._arm()
 
     def remove(self, wait: Wait) -> None:
-        """Does nothing for a wait that is over or was never added."""
+        """Ends a wait; no effect if it is not running."""
         self._ends.pop(wait, None)
         if not self._ends and self._timer is not None:
             self._timer.cancel()
@@ -251,7 +255,7 @@ _UNKNOWN = (None, -NEVER)
 
 
 class AnswerCache:
-    """The keys that were used last, as many as ``options.rows``. ``clock`` gives seconds and never goes back."""
+    """A cache of the most recently used keys, at most ``options.rows``. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, options: Cache, clock: Callable[[], float] = time.monotonic) -> None:
         negative_ms = options.ttl_ms if options.negative_ttl_ms is None else options.negative_ttl_ms
@@ -266,7 +270,7 @@ class AnswerCache:
         return len(self._answers)
 
     def get(self, keys: Iterable[Hashable]) -> list[LookupOutcome | None]:
-        """The answer of each key; None where it is not known, or no longer."""
+        """The cached answer of each key; None where there is none or it has expired."""
         answers, outcomes = self._answers, []
         with self._lock:
             now = self._clock()
@@ -281,6 +285,7 @@ class AnswerCache:
         return outcomes
 
     def put(self, key: Hashable, answer: LookupOutcome) -> None:
+        """Caches an answer."""
         ttl = self._ttl if answer.rows else self._negative_ttl
         if ttl == 0:
             return

@@ -1,7 +1,7 @@
-"""The contract between the lookup operator and outside systems.
+"""The contract between the lookup operator and external systems.
 
-A ``LookupSource`` is frozen data that travels to the workers; there it opens one ``LookupClient`` per process, which
-answers many requests at the same time on one event loop.
+A ``LookupSource`` is frozen data that is sent to the workers. There it opens one ``LookupClient`` per process, which
+answers many requests concurrently on one event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Comparison:
-    """``column operator value``, all of which a source must check where they are part of its request.
+    """``column operator value``. A source must apply all comparisons of its request.
 
     ``operator`` is one of = <> < <= > >=, "IN" (``value`` is a tuple), "IS NULL" and "IS NOT NULL" (``value`` is None).
     Values are int, float, str, bool, Decimal, date or datetime.
@@ -36,7 +36,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Request:
-    """What a source knows before the first row: the key columns, the wanted columns, and filters."""
+    """What a source knows before the first row: key columns, result columns and filters."""
 
     keys: tuple[tuple[str, DataType], ...]
     columns: tuple[tuple[str, DataType], ...]
@@ -53,53 +53,67 @@ class LookupClient(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Releases the connections."""
+        ...
 
 
 class LookupSource(Protocol):
-    """Frozen, picklable, hashable and equal where it answers alike: clients and caches are shared by equal sources.
+    """A system to look rows up in. Implementations are frozen, picklable and hashable. Equal sources give equal
+    answers, and share clients and caches.
 
     ``repr`` shows no secret. ``request`` is part of it.
     """
 
     @property
-    def request(self) -> Request: ...
+    def request(self) -> Request:
+        """The columns and filters that it answers for."""
+        ...
 
     @property
     def name(self) -> str:
         """The name of the table or function, for messages."""
         ...
 
-    async def open(self) -> LookupClient: ...
+    async def open(self) -> LookupClient:
+        """Opens a client in the current process."""
+        ...
 
 
 # --- sources whose errors must not reveal secrets -------------------------------------------------------------
 
 
-def secretive(source: LookupSource, secrets: Secrets) -> LookupSource:
-    """The source; where there are secrets, one that hides them in errors."""
-    return source if secrets == NO_SECRETS else SecretiveSource(source, secrets)
+def redacting(source: LookupSource, secrets: Secrets) -> LookupSource:
+    """The source, wrapped so that its errors do not show the secrets, if there are any."""
+    return source if secrets == NO_SECRETS else RedactingSource(source, secrets)
 
 
 @dataclass(frozen=True)
-class SecretiveSource:
+class RedactingSource:
+    """A source whose errors do not show the secrets."""
+
     source: LookupSource
     secrets: Secrets = field(repr=False)
 
     @property
     def name(self) -> str:
+        """The name of the wrapped source."""
         return self.source.name
 
     @property
     def request(self) -> Request:
+        """The request of the wrapped source."""
         return self.source.request
 
     async def open(self) -> LookupClient:
+        """A ``RedactingClient`` of the wrapped source."""
         with hiding(self.secrets):
-            return SecretiveClient(await self.source.open(), self.secrets)
+            return RedactingClient(await self.source.open(), self.secrets)
 
 
-class SecretiveClient:
+class RedactingClient:
+    """A client whose errors do not show the secrets."""
+
     def __init__(self, client: LookupClient, secrets: Secrets) -> None:
         self._client = client
         self._secrets = secrets

@@ -1,6 +1,6 @@
 """One event loop thread per worker process, with everything that the tasks of the process share.
 
-Spark forks its workers from a daemon: the thread starts with its first use, in the process that uses it.
+Spark forks its workers from a daemon, so the thread starts at its first use, in the process that uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 MOST_RUNS = 32
-"""Queries of which a process remembers answers."""
+"""The number of queries whose state a process keeps."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class _OfRun:
 
 
 class Worker:
-    """Clients by source; for each run of a query, caches by source and options, askers by source and how it is asked.
+    """Clients by source; and for each run of a query, caches by source and options, and askers by source and request
+    options.
 
-    A query that starts sees what its sources say now: it remembers no answers of queries before it.
+    A query that starts sees the current contents of its sources: it shares no cached answers with earlier queries.
     """
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
@@ -51,10 +52,11 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
+        """True while the thread of the event loop runs in this process."""
         return self._thread.is_alive()
 
     def asker(self, source: LookupSource, options: LookupOptions, run: str = "") -> Asker:
-        """``run`` tells the query that asks from all others."""
+        """The asker of a source. ``run`` identifies the run of the query."""
         asking = _asking(options)
         with self._lock:
             own = self._of(run)
@@ -75,7 +77,7 @@ class Worker:
         return own
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Calls a function on the event loop, soon."""
+        """Schedules a function on the event loop."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def result(self, function: Callable[..., Result], *arguments: Any) -> Result:

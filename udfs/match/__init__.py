@@ -1,1 +1,1 @@
-"""Row pattern matching (MATCH_RECOGNIZE): rows of a key in order of time, and the stretches of them that match."""
+"""MATCH_RECOGNIZE: sequences of rows of a key, in order of time, that match a pattern."""

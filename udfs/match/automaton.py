@@ -1,9 +1,9 @@
-"""A pattern as an automaton: which variable a row may be mapped to after which, in the order of preference.
+"""A pattern as an automaton: which variable a row may be mapped to after which, in order of preference.
 
-A *place* is an occurrence of a variable in the pattern, where repetitions with bounds are written out. After a row was
-mapped at a place, the next one may be mapped at one of the places that ``follow``, the preferred one first: what greedy
-and reluctant repetitions and alternations prefer is that order alone. Ending the match there comes last, where it is
-preferred to going on, what would come behind it is left out.
+A *place* is an occurrence of a variable in the pattern, with bounded repetitions written out. After a row was mapped at
+a place, the next one may be mapped at one of the places that ``follow``, the preferred one first: this order alone
+expresses the preferences of greedy and reluctant repetitions and of alternations. Ending the match is the last choice;
+if it is preferred to continuing, the continuations are omitted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # the planner makes automata, and does without numpy
 
 @dataclass(frozen=True)
 class Automaton:
-    """``variables``: that of each place. ``first``: where a match may begin. ``ends``: the match may end behind it.
-    ``matches_nothing``: of no rows, which is a match as well."""
+    """``variables``: the variable of each place. ``first``: the places where a match may begin. ``ends``: whether a
+    match may end after each place. ``matches_nothing``: a match may have no rows."""
 
     variables: tuple[str, ...]
     first: tuple[int, ...]
@@ -35,30 +35,32 @@ class Automaton:
 
     @property
     def start(self) -> int:
-        """The state of a match without rows, behind all places."""
+        """The state of a match without rows; it is numbered after all places."""
         return len(self.variables)
 
     @cached_property
     def fan(self) -> Indices:
-        """How many places follow on each, and on the start."""
+        """The number of places that follow each place, and the start."""
         return _indices(len(places) for places in (*self.follow, self.first))
 
     @cached_property
     def targets(self) -> Indices:
-        """The places that follow, one after the other; those on a place begin at ``offsets``."""
+        """The places that follow, of all places in turn; those of a place begin at its offset."""
         return _indices(place for places in (*self.follow, self.first) for place in places)
 
     @cached_property
     def offsets(self) -> Indices:
+        """Where the followers of each place begin in ``targets``."""
         return self.fan.cumsum() - self.fan
 
     @cached_property
     def may_end(self) -> Flags:
+        """``ends`` as an array."""
         return _indices(self.ends).astype(bool)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The variables, each once."""
+        """The distinct variables."""
         return tuple(dict.fromkeys(self.variables))
 
     @cached_property
@@ -68,7 +70,7 @@ class Automaton:
 
     @cached_property
     def reachable(self) -> Flags:
-        """For each place and each variable whether a row behind the place may be mapped to it."""
+        """For each place and variable, whether a row after the place may be mapped to the variable."""
         import numpy as np
 
         behind = np.zeros((len(self.variables), len(self.names)), np.bool_)
@@ -78,7 +80,7 @@ class Automaton:
 
     @cached_property
     def has_one_length(self) -> bool:
-        """True where all matches have as many rows: each is decided by its last row then, and in order."""
+        """True where all matches have the same number of rows: each is then decided by its last row, and in order."""
         now, ended = set(self.first), False
         for _ in self.variables:
             ends = {self.ends[place] for place in now}
@@ -91,7 +93,7 @@ class Automaton:
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
-        """True where rows that are mapped to these variables alone lead from the place to itself."""
+        """True where rows that are mapped to only these variables lead from the place back to itself."""
         return place in self._behind(place, among)
 
     def _behind(self, place: int, among: frozenset[str] | None = None) -> set[int]:
@@ -115,6 +117,8 @@ def _indices(values: Iterable[int]) -> Indices:
 
 
 class SkipTo(Enum):
+    """The options of AFTER MATCH SKIP."""
+
     PAST_LAST_ROW = "PAST LAST ROW"
     NEXT_ROW = "TO NEXT ROW"
     FIRST = "TO FIRST"
@@ -123,7 +127,7 @@ class SkipTo(Enum):
 
 @dataclass(frozen=True)
 class Skip:
-    """Where the next match may begin: AFTER MATCH SKIP."""
+    """AFTER MATCH SKIP: where the next match may begin."""
 
     to: SkipTo
     variable: str | None = None

@@ -1,11 +1,11 @@
-"""MATCH_RECOGNIZE: stretches of rows of a key, in order of time, that match a pattern.
+"""MATCH_RECOGNIZE: sequences of rows of a key, in order of time, that match a pattern.
 
-In event time rows are mapped when the watermark has reached them, in the order of their times; a row is late, and
-dropped, when the watermark had reached its time before it came. In processing time they are mapped as they arrive. A
-match comes out when no row to come can lead to one that is preferred to it, and no match that begins earlier is open.
+In event time rows are mapped when the watermark has reached them, in order of their times; a row is late, and dropped,
+if the watermark had reached its time before it arrived. In processing time they are mapped as they arrive. A match is
+emitted when no future row can lead to a match that is preferred to it, and no match that begins earlier is open.
 
-State: rows that wait for the watermark, those from the first open match on, as many before these as PREV reads, and the
-open matches. What WITHIN has ended goes when the clock says so.
+The state holds the rows that wait for the watermark, the rows from the first open match on, as many rows before these
+as PREV reads, and the open matches. Matches that exceed WITHIN are dropped when the clock has passed it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlstream.udfs.match.matches import Mapping, Measured, Resolved, resolve
 from sqlstream.udfs.match.open_matches import Numbers, OpenMatches
 from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
 from sqlstream.udfs.match.search import Ends, Search
-from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, chosen, picked, ranked, tie_ranks
+from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.row_measured import never_back
 
@@ -35,10 +35,10 @@ MAPPED = "__mapped"
 
 @dataclass(frozen=True)
 class MatchKernel(WaitingRows):
-    """``passed`` are the columns of ``input`` that come out before the ``measures``: keys, or with ``all_rows``, where
-    each row of a match comes out, any. ``within`` is in microseconds. ``time`` names the column of the rows' times;
-    None stands for now, in processing time. ``holds``: operators above see no watermark that has passed the last row of
-    a match which is not decided."""
+    """The kernel of MATCH_RECOGNIZE. ``passed``: the columns of ``input`` that are emitted before the ``measures``:
+    keys, or any columns with ``all_rows``, which emits each row of a match. ``within`` is in microseconds. ``time``:
+    the column with the rows' times; None means processing time. ``holds``: operators above do not see a watermark that
+    has passed the last row of an undecided match."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -95,7 +95,7 @@ class MatchKernel(WaitingRows):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = chosen(rows, ~passed)
+        waiting = filtered(rows, ~passed)
         line, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
         stored, trail, ends = self._open.state(context.store), Trail(), Ends.none(len(line))
         threads, others = self._open.load(stored, line, ends, trail)
@@ -115,7 +115,7 @@ class MatchKernel(WaitingRows):
         is_mapped = np.arange(len(line)) < line.ready[line.key]
         stays = np.arange(len(line)) >= kept_from[line.key]
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(chosen(self._table(line.table, line.time, is_mapped, timer), stays))
+        state.replace(filtered(self._table(line.table, line.time, is_mapped, timer), stays))
         state.append(waiting)
 
     def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[Line, Indices]:
@@ -124,14 +124,14 @@ class MatchKernel(WaitingRows):
         Keys are in the order of their hashes, as they are in the state.
         """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = picked(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
+        keys = rows_at(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
         appeared = dense_ids(keys, self.keys)
         rank = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])
         key, time = rank[appeared.ids], rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = in_order([key])
         elif self.ties:
-            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(rows_at(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
         else:
             order = in_order([key, time])
@@ -150,7 +150,7 @@ class MatchKernel(WaitingRows):
         return Line(table, time, begin, following, ready, stop), first
 
     def _in_time(self, line: Line, start: Indices, now: int) -> Flags:
-        """Whether a row to come may still belong to a match that begins at a row."""
+        """True where a future row may still belong to a match that begins at the row."""
         if now == END_OF_TIME:
             return np.zeros(len(start), np.bool_)
         if self.within is None:
@@ -162,7 +162,7 @@ class MatchKernel(WaitingRows):
         return np.asarray(np.where(waits, upcoming, at_least) - line.time[start] < self.within)
 
     def _kept_from(self, line: Line, kept: Flags, now: int) -> Indices:
-        """The first row of each key that is kept: that of its open matches, and as many before it as PREV reads."""
+        """The first stored row of each key: the first of its open matches, minus the number of rows that PREV reads."""
         if now == END_OF_TIME:
             return line.stop
         first = line.ready.copy()

@@ -1,4 +1,4 @@
-"""The rows of some keys in the order in which they are matched."""
+"""The rows of some keys in the order in which they are matched, and how they were mapped."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class Line:
-    """``table``: by key, then in order. Of each key the rows ``[begin, next)`` were mapped in calls before, ``[next,
-    ready)`` are to be mapped now, and ``[ready, stop)`` later, when rows behind them are known."""
+    """``table``: the rows by key, in order. Of each key, rows ``[begin, next)`` were mapped in earlier calls, ``[next,
+    ready)`` are to be mapped now, and ``[ready, stop)`` later, when the rows after them are known."""
 
     table: pa.Table
     time: Times
@@ -38,7 +38,7 @@ class Line:
         return np.repeat(np.arange(len(self.begin)), self.stop - self.begin)
 
     def shifted(self, rows: Indices, shift: int) -> Indices:
-        """The rows of the same keys so many rows behind these; NO_ROW where there is none."""
+        """The rows of the same keys, ``shift`` rows after these; NO_ROW where there is none."""
         if shift == 0:
             return rows
         to, key = rows + shift, self.key[rows]
@@ -46,7 +46,7 @@ class Line:
         return np.where(is_there, to, NO_ROW)
 
     def values(self, column: str, rows: Indices, absent: str | None = None) -> pa.Array:
-        """A column in these rows; where there is none, NULL or the value of another column, which is a constant."""
+        """A column in these rows; for NO_ROW it is NULL, or the value of the constant column ``absent``."""
         values = self.column(column)
         missing = rows == NO_ROW
         if not missing.any():
@@ -57,6 +57,7 @@ class Line:
         return pc.if_else(pa.array(missing), self.column(absent)[0], values_there)
 
     def column(self, name: str) -> pa.Array:
+        """A column of the table in one chunk."""
         column = self.table.column(name)
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
@@ -68,7 +69,8 @@ ROOT = -1
 
 
 class Trail:
-    """Nodes by number: the place that a row was mapped at, and the node of the row before; ROOT before the first."""
+    """A tree of mappings. A node is the place that a row was mapped at, and the node of the row before; ROOT before the
+    first. Open matches share their common beginning."""
 
     def __init__(self) -> None:
         self._parents: list[Indices] = []
@@ -76,14 +78,14 @@ class Trail:
         self._count = 0
 
     def add(self, parent: Indices, place: Indices) -> Indices:
-        """A node for each parent; their numbers."""
+        """Adds a node for each parent. Returns their numbers."""
         self._parents.append(parent)
         self._places.append(place)
         self._count += len(parent)
         return np.arange(self._count - len(parent), self._count)
 
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
-        """The nodes of whole paths, one behind the other; the number of the last node of each."""
+        """Adds the nodes of whole paths, which are concatenated. Returns the last node of each."""
         node = np.arange(self._count, self._count + len(places))
         parent = node - 1
         ends = np.cumsum(lengths)
@@ -92,7 +94,7 @@ class Trail:
         return node[ends - 1]
 
     def paths(self, node: Indices, lengths: Indices) -> Indices:
-        """The places from the first row to that of each node, which is as many rows long, one behind the other."""
+        """The concatenated paths to these nodes: the places of as many rows as ``lengths`` says."""
         parents, places = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (self._parents, self._places))
         path = np.empty(int(lengths.sum()), np.int64)
         at, begin = np.cumsum(lengths) - 1, np.cumsum(lengths) - lengths

@@ -1,4 +1,4 @@
-"""Matches that are decided, in the order of their keys' rows, and where the search goes on behind each."""
+"""Decided matches in order, where the search continues after each, and their MEASURES."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDLESS = repeating("SS449")
 
 @dataclass(frozen=True)
 class Mapping:
-    """Stretches of rows from ``start`` to ``last``. ``places``: where their rows were mapped, one after the other."""
+    """Matches from row ``start`` to row ``last``. ``places``: the places of their rows, concatenated."""
 
     start: Indices
     last: Indices
@@ -30,14 +30,16 @@ class Mapping:
 
     @property
     def lengths(self) -> Indices:
+        """The number of rows of each match."""
         return self.last - self.start + 1
 
     @property
     def begin(self) -> Indices:
-        """Where the rows of each begin among all of them."""
+        """The position of the first row of each match among the rows of all."""
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
+        """Some of the matches, by index."""
         begin, lengths = self.begin[chosen], self.lengths[chosen]
         inner = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return Mapping(self.start[chosen], self.last[chosen], self.places[np.repeat(begin, lengths) + inner])
@@ -45,8 +47,8 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Resolved:
-    """``matches`` in order by key, ``number`` of each among those of its key in this call. ``kept``: by row, whether a
-    match that begins there is still wanted."""
+    """Decided ``matches`` in order, by key; ``number``: the number of each among those of its key in this call.
+    ``kept``: for each row, whether a match that begins there is still needed."""
 
     matches: Mapping
     number: Indices
@@ -54,7 +56,8 @@ class Resolved:
 
 
 def resolve(line: Line, ends: Ends, is_open: Flags, trail: Trail, skip: Skip, automaton: Automaton) -> Resolved:
-    """``is_open``: by row, whether a match that begins there may still find a better end."""
+    """The matches that are decided. ``is_open``: for each row, whether a match that begins there may still find a
+    better end."""
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
     if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
         reached = np.maximum.accumulate(ends.last[starts])
@@ -117,8 +120,8 @@ def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measures at some rows of matches. ``match``: that of each of them; ``row``: which of the rows of all matches, one
-    after the other, it is. ``number``: that of each match among those of its key."""
+    """Measures at some rows of matches. ``match``: the match of each of them; ``row``: its position among the rows of
+    all matches. ``number``: the MATCH_NUMBER of each match."""
 
     line: Line
     matches: Mapping
@@ -128,10 +131,11 @@ class Measured:
     number: Indices
 
     def columns(self, measures: Sequence[Measure]) -> list[pa.Array]:
+        """The values of the measures."""
         return [self._column(measure) for measure in measures]
 
     def rows(self) -> Indices:
-        """The rows of the line at which it measures."""
+        """The rows of the line at which measures are evaluated."""
         return self._all_rows[self.row]
 
     def _column(self, measure: Measure) -> pa.Array:

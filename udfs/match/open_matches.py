@@ -1,4 +1,4 @@
-"""Open matches as rows of state: their threads, and the best end that was found for each so far."""
+"""Open matches as rows of state: their threads, and the best end found so far for each. Also MATCH_NUMBER()."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _PLACE = np.uint16
 
 @dataclass(frozen=True)
 class OpenMatches:
-    """A row for each thread, and one for each match that has found an end, which LAST names. Rows are counted from the
-    first one of the key that is kept; PATH has the places of the mapped rows, two bytes each.
+    """There is one row per thread, and one per match that has found an end, which is in LAST. Rows are numbered from
+    the first stored row of the key; PATH has the places of the mapped rows, two bytes each.
 
-    Where it names an end, EVENT_TIMER is the time of that row, so that the earliest of these is known without reading
-    all rows.
+    EVENT_TIMER is the time of the row of the end, so the earliest end is known without reading all rows.
     """
 
     input: pa.Schema
@@ -35,6 +34,7 @@ class OpenMatches:
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of the stored rows."""
         registers = [pa.field(f"__register_{i}", pa.int64()) for i in range(self.search.definitions.registers.count)]
         accumulators = [
             pa.field(f"__{number}{f.name}", f.type)
@@ -45,10 +45,11 @@ class OpenMatches:
         return pa.schema([*(self.input.field(name) for name in self._names), *own, *registers, *accumulators])
 
     def state(self, store: Store) -> KeyedState:
+        """The open matches of a key group."""
         return KeyedState(store, "matches", self.schema)
 
     def load(self, state: KeyedState, line: Line, ends: Ends, trail: Trail) -> tuple[Threads, pa.Table]:
-        """The threads of the keys of a line, and rows of other keys that were given besides."""
+        """The threads of the keys of a line, and the rows of other keys that were loaded with them."""
         first = line.table.take(pa.array(line.begin))
         stored = state.load(np.unique(first.column(KEY_HASH).to_numpy()))
         if not stored.num_rows:
@@ -73,7 +74,7 @@ class OpenMatches:
         return threads.take(is_thread), others
 
     def rows(self, line: Line, threads: Threads, ends: Ends, trail: Trail, kept_from: Indices) -> pa.Table:
-        """The rows of the keys of a line, of which the rows before ``kept_from`` are dropped."""
+        """The rows to store for the keys of a line, whose rows before ``kept_from`` are dropped."""
         ended = np.flatnonzero(ends.last != NO_ROW)
         start = np.concatenate((threads.start, ended))
         last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[ended]))
@@ -145,15 +146,18 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Numbers:
+    """The number of matches of each key so far. ``input`` has the ``keys``."""
+
     input: pa.Schema
     keys: tuple[str, ...]
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of the stored counts."""
         return pa.schema([*(self.input.field(name) for name in self._names), (COUNT, pa.int64())])
 
     def next(self, line: Line, key: Indices, number: Indices, store: Store) -> Indices:
-        """The numbers of matches, from their keys and their numbers in this call, which begin with 0."""
+        """The MATCH_NUMBERs of matches, given their keys and their numbers in this call, from 0."""
         state = KeyedState(store, "numbers", self.schema)
         keys, counts = np.unique(key, return_counts=True)
         named = line.table.select(self._names).take(pa.array(line.begin[keys]))

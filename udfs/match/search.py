@@ -1,8 +1,8 @@
-"""The search for matches: all open matches of all keys take a row at a time, in lock-step.
+"""The search for matches: all open matches of all keys take one row at a time, in lock-step.
 
-A *thread* is one way to map the rows from the start of a match on. The threads of a match stand in the order in which
-they are preferred; where one reaches an end, those behind it are given up, and the match is decided when none is left
-in front. So what is found is what trying one mapping after the other would find first.
+A *thread* is one way to map the rows from the start of a match on. The threads of a match are in order of preference.
+When one reaches an end, all less preferred ones are dropped, and the match is decided when no more preferred one
+remains. The result is the match that backtracking, trying one mapping after another, would find first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Accumulators = dict[str | None, pa.Table]
 
 @dataclass(frozen=True)
 class Threads:
-    """``start``: the first row of the match, by which threads of one match stand together. ``place``: where the last
-    row was mapped. ``node``: how all were. ``registers`` and ``accumulators``: what conditions read of them."""
+    """``start``: the first row of the match; threads of one match are adjacent. ``place``: where the last row was
+    mapped. ``node``: the mapping of all rows, in the trail. ``registers`` and ``accumulators``: what conditions read of
+    these rows."""
 
     start: Indices
     place: Indices
@@ -37,16 +38,19 @@ class Threads:
         return len(self.start)
 
     def take(self, chosen: Indices) -> Threads:
+        """Some of the threads, by index."""
         accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
         return Threads(
             self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
         )
 
     def where(self, flags: Flags) -> Threads:
+        """The threads with the flag set."""
         return self if flags.all() else self.take(np.flatnonzero(flags))
 
 
 def together(parts: list[Threads]) -> Threads:
+    """The threads of several parts."""
     if len(parts) == 1:
         return parts[0]
     return Threads(
@@ -60,33 +64,35 @@ def together(parts: list[Threads]) -> Threads:
 
 @dataclass
 class Ends:
-    """By row, of the matches that begin there: the last row of the best one so far, and how its rows were mapped."""
+    """For each row, of the match that begins there: the last row of the best match so far, and the node of its
+    mapping."""
 
     last: Indices
     node: Indices
 
     @staticmethod
     def none(count: int) -> Ends:
+        """No ends for ``count`` rows."""
         return Ends(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
 
 
 @dataclass(frozen=True)
 class Search:
-    """``skips_matched``: the next match begins behind the last row of the one before. ``within``: how many microseconds
-    after its first row the last one of a match may come, that many excluded; None for any."""
+    """``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit
+    in microseconds from the first to the last row of a match; None for none."""
 
     definitions: Definitions
     skips_matched: bool
     within: int | None
 
     def run(self, line: Line, threads: Threads, ends: Ends, trail: Trail) -> Threads:
-        """Maps all rows that are ready; ``ends`` has what is found, threads that are left are returned."""
+        """Maps all rows that are ready. Writes the results to ``ends`` and returns the remaining threads."""
         if not (line.ready > line.next).any():
             return threads
         return _Run(self, line, ends, trail, self.definitions.of_rows(line)).threads(threads)
 
     def begun(self, rows: Indices) -> Threads:
-        """A thread for each row that a match may begin with, before that is mapped."""
+        """A thread for each row at which a match may begin, before that row is mapped."""
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
@@ -95,6 +101,7 @@ class Search:
 
     @property
     def automaton(self) -> Automaton:
+        """The automaton of the pattern."""
         return self.definitions.automaton
 
     @cached_property
@@ -105,8 +112,8 @@ class Search:
 
     @cached_property
     def joins_starts(self) -> bool:
-        """True where of equal threads of a key the one that began first stands for all: it goes on as they do, and a
-        match that it finds begins before theirs and ends behind their beginning."""
+        """True where the earliest of equal threads of a key represents all of them: they continue alike, and a match
+        that it finds begins before theirs and ends after their beginning."""
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 
 

@@ -1,1 +1,1 @@
-"""OVER aggregation: for every row, functions over the rows of its key that are around it in time."""
+"""OVER aggregation: for every row, functions over a frame of rows of its key."""

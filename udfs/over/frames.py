@@ -1,7 +1,7 @@
-"""Frames: which rows around a row its functions see, and for how long rows must be kept for that.
+"""Frames: which rows a function sees for each row, and how long rows must be stored for that.
 
-As in SQL:2016. ROWS counts rows of the key by time and then by arrival; RANGE takes rows by their times, those of the
-row's own time included.
+The semantics are those of SQL:2016. ROWS counts rows of the key by time, then by arrival; RANGE selects rows by their
+times, including all rows of the current time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # the planner knows frames, and does without numpy
 
 @dataclass(frozen=True)
 class Frame:
-    """``start`` and ``end`` as offsets from the current row, both included: negative for PRECEDING, 0 for CURRENT ROW.
+    """``start`` and ``end`` as offsets from the current row, both inclusive: negative for PRECEDING, 0 for CURRENT ROW.
 
-    They count rows where ``rows``, else microseconds, or what the values of the order count. ``start`` None is
+    They are numbers of rows if ``rows``, otherwise microseconds, or in units of the ORDER BY value. ``start`` None is
     UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
     """
 
@@ -30,16 +30,17 @@ class Frame:
 
     @property
     def unbounded(self) -> bool:
+        """True for UNBOUNDED PRECEDING."""
         return self.start is None
 
     @property
     def rows_before(self) -> int:
-        """How many rows before a row the frame reads one by one; totals may stand for all rows before those."""
+        """The number of rows before a row that are read individually; totals may represent all earlier rows."""
         return self._before if self.rows else 0
 
     @property
     def time_before(self) -> int:
-        """The same as a length of time."""
+        """The same as a duration in microseconds."""
         return 0 if self.rows else self._before
 
     @property
@@ -53,14 +54,16 @@ class Frame:
 
     @property
     def rows_after(self) -> int:
+        """The number of rows after a row that the frame may contain."""
         return max(0, self._last) if self.rows else 0
 
     @property
     def time_after(self) -> int:
+        """The same as a duration in microseconds."""
         return max(0, self._last) if not self.rows else 0
 
     def bounds(self, line: Line) -> Bounds:
-        """The rows of the line that each row sees, within those of its key."""
+        """The range of rows of the line that each row sees, within the rows of its key."""
         return line.bounds(self._start(line), self._stop(line))
 
     def _start(self, line: Line) -> Indices:

@@ -1,4 +1,4 @@
-"""Functions over frames: aggregates, numbers of rows, and values of other rows."""
+"""Functions over frames: aggregates, row numbers and ranks, and values of other rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from sqlstream.udfs.over.line import Bounds, Indices, Line
 
 
 class Number(Enum):
+    """The kinds of row numbers and ranks."""
+
     ROW_NUMBER = "row_number"
     RANK = "rank"
     DENSE_RANK = "dense_rank"
@@ -29,12 +31,13 @@ class Aggregated:
 
     @property
     def field(self) -> pa.Field:
+        """The result column."""
         return pa.field(self.call.name, self.call.result)
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The number of a row in the order of its key, from 1 on; peers share one except in ROW_NUMBER."""
+    """The number of a row in the order of its key, from 1; peers have the same number except for ROW_NUMBER."""
 
     name: str
     number: Number
@@ -42,10 +45,12 @@ class Numbered:
 
     @property
     def field(self) -> pa.Field:
+        """The result column."""
         return pa.field(self.name, self.type)
 
     def values(self, line: Line, counted: Indices, groups: Indices) -> pa.Array:
-        """``counted`` and ``groups``: how many rows and groups of peers of the key came before those of the line."""
+        """The results. ``counted`` and ``groups``: how many rows, and groups of peers, of the key precede those of the
+        line."""
         match self.number:
             case Number.ROW_NUMBER:
                 numbers = np.arange(len(line)) - line.first + counted
@@ -59,9 +64,9 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Shifted:
-    """The value of ``column`` ``offset`` rows on: LAG where it is negative, LEAD where positive.
+    """LAG and LEAD: the value of ``column`` in the row ``offset`` rows later, or earlier if it is negative.
 
-    ``default`` names the column with the value where there is no such row; None for NULL.
+    ``default``: the column with the value if there is no such row; None for NULL.
     """
 
     name: str
@@ -72,13 +77,16 @@ class Shifted:
 
     @property
     def field(self) -> pa.Field:
+        """The result column."""
         return pa.field(self.name, self.type)
 
     @property
     def frame(self) -> Frame:
+        """The frame that contains the other row."""
         return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
 
     def values(self, line: Line, rows: pa.Table) -> pa.Array:
+        """The results for all rows of the line."""
         row_indices = np.arange(len(line)) + self.offset
         inside = (row_indices >= line.first) & (row_indices < line.end)
         shifted = _at(rows, self.column, row_indices, inside)
@@ -89,7 +97,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Nth:
-    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL where it has fewer."""
+    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL if it has fewer rows."""
 
     name: str
     column: str
@@ -102,9 +110,11 @@ class Nth:
 
     @property
     def field(self) -> pa.Field:
+        """The result column."""
         return pa.field(self.name, self.type)
 
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:
+        """The results for rows with these frames."""
         row_indices = bounds.start + self.n - 1
         return _at(rows, self.column, row_indices, row_indices < bounds.stop)
 

@@ -1,13 +1,13 @@
-"""OVER aggregation of rows in order of time: for each row of a key its columns, and functions over frames around it.
+"""OVER aggregation of rows in order of time: emits each row with the results of functions over frames of its key.
 
-In event time a row comes out when the watermark has reached its time, or that of the last row that its frames may
-hold; rows come out in order of time, and by arrival among equal times. A row is late, and dropped, when the watermark
-had reached its time before it came. Rows that go take those with them that wait, so results are final: a row that goes
-behind the watermark is late, too. In processing time rows come out as they arrive. As Flink's OVER operators do
-(RowTimeRowsBoundedPrecedingFunction and its kin), with FOLLOWING beside them.
+In event time a row is emitted when the watermark has reached its time, or that of the last row that its frames may
+contain; in order of time, then of arrival. A row is late, and dropped, if the watermark had reached its time before it
+arrived. Retractions cancel waiting rows, so results are final: a retraction that the watermark has passed is late, too.
+In processing time rows are emitted as they arrive. The semantics are those of Flink's OVER operators
+(RowTimeRowsBoundedPrecedingFunction etc.), extended by FOLLOWING.
 
-State: the rows that wait or that later frames may hold, and of each key one row of totals, which stand for all rows
-before those.
+The state holds the rows that wait or that later frames may contain, and for each key one row of totals, which represent
+all earlier rows.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sqlstream.udfs.over.line import (
     Tie,
     Times,
     WaitingRows,
-    chosen,
-    picked,
+    filtered,
     ranked,
+    rows_at,
     tie_ranks,
 )
-from sqlstream.udfs.row_kinds import retracts, unmatched
+from sqlstream.udfs.row_kinds import is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 from sqlstream.udfs.windows.row_measured import never_back
@@ -49,12 +49,11 @@ EMITTED = "__emitted"
 
 @dataclass(frozen=True)
 class OverKernel(WaitingRows):
-    """``passed`` are the columns of ``input`` that come out before the results of ``functions``; microseconds of the
-    ``time`` may be one of them. Rows of one time are in the order of ``ties``, and in that of arrival where these are
-    equal; peers are equal in all of them.
+    """The kernel of OVER. ``passed``: the columns of ``input`` that are emitted before the results of ``functions``;
+    microseconds of the ``time`` may be one of them. Rows of the same time are in the order of ``ties``, then of
+    arrival; peers are equal in all ties.
 
-    ``time`` names the column of the rows' times; None stands for now, in processing time, in which no frame may have
-    rows that follow.
+    ``time``: the column with the rows' times; None means processing time, in which no frame may have following rows.
     """
 
     input: pa.Schema
@@ -78,7 +77,7 @@ class OverKernel(WaitingRows):
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         rows, time = rows_in_time(rows, self.time, self.domain, context)
         state = self._state(context)
-        # A row that others wait for is looked at when the clock reaches it, though its frames are not complete yet.
+        # A row that others wait for is processed when the clock reaches it, even if its frames are not complete.
         timer = time if self._rows_after else time + self._time_after
         state.append(self._table(rows, time, np.zeros(len(time), np.bool_), timer))
         self._advance(state, context)
@@ -93,9 +92,9 @@ class OverKernel(WaitingRows):
         if not passed.any():
             state.replace(rows)
             return
-        waiting = chosen(rows, ~passed)
+        waiting = filtered(rows, ~passed)
         if ROW_KIND in rows.column_names:
-            rows = self._there(chosen(rows, passed), context)
+            rows = self._there(filtered(rows, passed), context)
             passed = np.ones(rows.num_rows, np.bool_)
             if not rows.num_rows:
                 state.replace(waiting)
@@ -108,28 +107,28 @@ class OverKernel(WaitingRows):
         fires = fires[in_order([line.time[fires], appeared[fires]])]
         self._emit(rows, line, fires, gone, context)
         timer = self._timers(line, complete)
-        timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
+        timer[timer <= now] = END_OF_TIME  # stored for waiting rows, until these are complete
         # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
-        state.replace(chosen(self._table(rows, line.time, complete, timer), ~gone))
+        state.replace(filtered(self._table(rows, line.time, complete, timer), ~gone))
         state.append(waiting)
 
     def _there(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The rows that have come and not gone, now that no change of them comes any more."""
-        goes = retracts(rows.column(ROW_KIND).combine_chunks())
+        """The rows that were inserted and not retracted, once no further change of them can arrive."""
+        goes = is_retraction(rows.column(ROW_KIND).combine_chunks())
         if not goes.any():
             return rows
         columns = [name for name in (*self._kept, TIME) if name != ROW_KIND]
         stays = unmatched(dense_ids(rows, columns).ids, np.where(goes, -1, 1))
         context.count(IGNORED, int((stays & goes).sum()))
-        return chosen(rows, stays & ~goes)
+        return filtered(rows, stays & ~goes)
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line, Indices]:
         """The rows that have passed, in the order of their line, and for each which key appeared first.
 
         Keys are in the order of their hashes, as they are in the state.
         """
-        # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        keys = picked(rows.select([KEY_HASH, *self.keys]), passed)
+        # A table without columns has no number of rows, so KEY_HASH is included if there are no keys.
+        keys = rows_at(rows.select([KEY_HASH, *self.keys]), passed)
         appeared = dense_ids(keys, self.keys)
         key = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
         time = rows.column(TIME).to_numpy()[passed]
@@ -137,7 +136,7 @@ class OverKernel(WaitingRows):
             order = in_order([key])
             line = Line(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
-            tie = tie_ranks(picked(rows.select([tie.column for tie in self.ties]), passed), self.ties)
+            tie = tie_ranks(rows_at(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
             line = Line(key[order], time[order], tie=tie[order])
         else:
@@ -156,7 +155,8 @@ class OverKernel(WaitingRows):
         return np.arange(len(line)) + self._rows_after < line.end
 
     def _droppable(self, line: Line, complete: Flags, now: int) -> Flags:
-        """True for rows that came out and that no frame of a later row tells apart. Peers stay together."""
+        """True for emitted rows that no frame of a later row distinguishes from earlier ones. Peers are dropped
+        together."""
         if now == END_OF_TIME:
             return complete
         following = line.first + line.sums(complete)  # the first row of the key that is not complete, or to come
@@ -169,7 +169,7 @@ class OverKernel(WaitingRows):
         return np.repeat(np.logical_and.reduceat(gone, begins), np.diff(begins, append=len(line)))
 
     def _timers(self, line: Line, complete: Flags) -> Times:
-        """When a row must be looked at again: when it may be complete, then when no frame in time holds it."""
+        """When a row must be processed again: when it may be complete, then when no frame contains it any more."""
         waits = np.where(self._is_followed(line), line.time + self._time_after, AT_THE_END)
         leaves = line.time + self._time_before if self._time_before else np.full(len(line), END_OF_TIME)
         stays = np.arange(len(line)) + self._rows_before >= line.end  # until more rows come
@@ -195,7 +195,7 @@ class OverKernel(WaitingRows):
         if not len(fires):
             return
         results = self._results(rows, line, stored, fires)
-        passed = (rows.column(TIME if name == self._told else name) for name in self.passed)
+        passed = (rows.column(TIME if name == self._time_column else name) for name in self.passed)
         columns = [*(values.take(pa.array(fires)) for values in passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
@@ -256,17 +256,17 @@ class OverKernel(WaitingRows):
         read = [*self.passed, *(tie.column for tie in self.ties)]
         read += [name for function in self.functions for name in columns_of(function)]
         kind = [ROW_KIND] if ROW_KIND in self.input.names else []
-        return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._told]
+        return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._time_column]
 
     @cached_property
-    def _told(self) -> str | None:
-        """The column of the input that comes out as TIME says it, and need not be kept beside it."""
+    def _time_column(self) -> str | None:
+        """The column of the input that is emitted from TIME, and need not be stored twice."""
         passes = self.domain is Domain.EVENT and self.time is not None and self.time in self.passed
         return self.time if passes and self.input.field(self.time).type == pa.int64() else None
 
     @cached_property
     def _aggregates(self) -> dict[Frame, Aggregates]:
-        """The aggregates by frame. Those over frames without a start are all of one, as totals keep them."""
+        """The aggregates by frame. Those over unbounded frames are combined into one, as in the totals."""
         frames = dict.fromkeys(f.frame for f in self.functions if isinstance(f, Aggregated))
         return {frame: self._unbounded if frame.unbounded else self._of(frame) for frame in frames}
 
@@ -294,7 +294,8 @@ class OverKernel(WaitingRows):
 
     @cached_property
     def _time_before(self) -> int:
-        """In processing time more rows may still come at the current microsecond; in event time they cannot."""
+        """The duration for which rows are stored. In processing time more rows may arrive in the current microsecond;
+        in event time they cannot."""
         longest = max((frame.time_before for frame in self._frames), default=0)
         return longest + 1 if longest and self.domain is Domain.PROCESSING else longest
 
@@ -328,7 +329,7 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The stored totals of the keys of a line. ``row_of_key``: the row of each key in ``rows``, -1 for none yet."""
+    """The stored totals of the keys of a line. ``row_of_key``: the row of each key in ``rows``, -1 for none."""
 
     rows: pa.Table
     row_of_key: Indices
@@ -341,7 +342,7 @@ class StoredTotals(NamedTuple):
 
 @dataclass(frozen=True)
 class Totals:
-    """``aggregates`` are those over frames without a start. ``input`` has the keys."""
+    """Totals of dropped rows per key. ``aggregates`` are those over unbounded frames. ``input`` has the keys."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -349,11 +350,13 @@ class Totals:
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of the stored totals."""
         own = [self.input.field(name) for name in dict.fromkeys((KEY_HASH, *self.keys))]
         counts = [pa.field(name, pa.int64()) for name in (COUNTED, GROUPS)]
         return pa.schema([*own, *counts, *self.aggregates.accumulators])
 
     def state(self, store: Store) -> KeyedState:
+        """The stored totals of a key group."""
         return KeyedState(store, "totals", self.schema)
 
     def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
@@ -366,7 +369,7 @@ class Totals:
         return StoredTotals(stored, stored_rows[: first.num_rows])
 
     def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, line: Line, dropped: Flags) -> None:
-        """Puts the dropped rows of a line behind those that were dropped before. ``rows`` are those of the line."""
+        """Adds the ``dropped`` rows of a line to the totals, after those that were dropped before."""
         gone = np.flatnonzero(dropped)
         keys, ids = np.unique(line.key[gone], return_inverse=True)
         dropped_rows = rows.take(pa.array(gone))

@@ -1,4 +1,5 @@
-"""The rows of some keys in the order that OVER sees: by key, then by time, then by arrival."""
+"""The rows of some keys in the order that OVER sees: by key, then by time, then by arrival. Also the base of kernels
+whose rows wait for a clock."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Bounds(NamedTuple):
-    """Rows ``[start, stop)`` for each of some rows; empty where ``stop <= start``."""
+    """A range ``[start, stop)`` of rows for each of some rows; empty where ``stop <= start``."""
 
     start: Indices
     stop: Indices
 
 
 class Line:
-    """``key`` counts from 0, ascending; ``time`` ascends within each key. Both are in microseconds.
+    """``key`` counts from 0, ascending; ``time`` ascends within each key, in microseconds.
 
-    ``peers``: rows of one key and time are peers of each other, where they have the same ``tie`` if there is one. In
-    processing time they are not: a row does not see what comes after it in the same instant.
+    ``peers``: rows of one key, time and, if given, ``tie`` are peers. In processing time they are not: a row does not
+    see rows that arrive after it in the same instant.
     """
 
     def __init__(self, key: Indices, time: Times, *, peers: bool = True, tie: Indices | None = None) -> None:
@@ -67,7 +68,7 @@ class Line:
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def sums(self, flags: Flags) -> Indices:
-        """How many rows of the key of each row have the flag."""
+        """The number of rows of the key of each row for which the flag is set."""
         starts = np.flatnonzero(self.begins)
         counts = np.add.reduceat(flags.astype(np.int64), starts)
         return np.repeat(counts, np.diff(starts, append=len(self.key)))
@@ -85,20 +86,23 @@ class Line:
 
     @cached_property
     def first_peer(self) -> Indices:
+        """The first peer of each row."""
         rows = np.arange(len(self.key))
         return np.maximum.accumulate(np.where(self.begins_peers, rows, 0))
 
     @cached_property
     def after_peers(self) -> Indices:
-        """One after the last peer of each row."""
+        """The position after the last peer of each row."""
         starts = np.flatnonzero(self.begins_peers)
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def moved(self, count: int) -> Indices:
-        """For each row the one so many rows behind it, at most one after the last of its key; negative: before."""
+        """For each row the position ``count`` rows later, at most one after the last row of its key; negative:
+        earlier."""
         return np.clip(np.arange(len(self.key)) + count, self.first, self.end)
 
     def bounds(self, start: Indices, stop: Indices) -> Bounds:
+        """The ranges between two positions, as Bounds."""
         return Bounds(start, stop)
 
     def at(self, offset: int, side: str) -> Indices:
@@ -115,7 +119,7 @@ def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
     low = int(min(time.min(), asked.min()))
     length = int(max(time.max(), asked.max())) - low + 1
     if length * (int(key.max()) + 1) > np.iinfo(np.int64).max:
-        # Times so far apart that the line would be too long: only their order matters.
+        # The line would be too long for times so far apart. Only their order matters, so ranks replace them.
         _, ranks = np.unique(np.concatenate((time, asked)), return_inverse=True)
         time, asked = np.split(ranks.astype(np.int64), 2)
         low, length = 0, 2 * len(key) + 1
@@ -128,7 +132,7 @@ def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
 
 @dataclass(frozen=True)
 class Tie:
-    """A column of the input that orders rows of one time."""
+    """A column that orders rows of the same time."""
 
     column: str
     descending: bool = False
@@ -136,7 +140,7 @@ class Tie:
 
 
 def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
-    """The rank of each row by its ties alone; equal ones have one."""
+    """The rank of each row by its ties alone; equal rows have equal ranks."""
     ranks = [_ranks(rows.column(tie.column), tie) for tie in ties]
     order = in_order(ranks)
     begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
@@ -146,7 +150,7 @@ def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
 
 
 def ranked(values: Indices) -> Indices:
-    """The place of each value among all of them, in order."""
+    """The rank of each value among all of them."""
     places = np.empty(len(values), np.int64)
     places[in_order([values])] = np.arange(len(values))
     return places
@@ -167,11 +171,12 @@ TIME = "__time"
 """BIGINT column of the state: the time of a row, in microseconds."""
 
 AT_THE_END = END_OF_TIME - 1
-"""The timer of rows that only the end of the input decides."""
+"""The timer of rows that wait for the end of the input."""
 
 
 class WaitingRows(Kernel):
-    """``domain`` is the clock. The state has the columns ``_kept`` of ``input``, TIME, ``_done`` and a timer."""
+    """The base of kernels whose rows wait in state until a clock has passed them and are then processed key by key, in
+    order. ``domain`` is the clock. The state has the columns ``_kept`` of ``input``, TIME, ``_done`` and a timer."""
 
     input: pa.Schema
     domain: Domain
@@ -184,11 +189,11 @@ class WaitingRows(Kernel):
     @property
     @abstractmethod
     def _done(self) -> str:
-        """The BOOLEAN column of the state that is TRUE for rows that have been dealt with."""
+        """The BOOLEAN column of the state that is TRUE for processed rows."""
 
     @abstractmethod
     def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
-        """Deals with the rows of the keys that are due, and puts what stays of them back into the state."""
+        """Processes the rows of the keys that are due, and stores what remains of them."""
 
     @property
     def uses_processing_time(self) -> bool:
@@ -201,7 +206,7 @@ class WaitingRows(Kernel):
         self._advance(self._state(context), context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows that have not been dealt with, because the clock or the rows behind them are still to come."""
+        """Rows that have not been processed, because the clock or later rows are still to come."""
         rows = self._state(context).load_all()
         timer = rows.column(self._timer).to_numpy()[~rows.column(self._done).to_numpy(zero_copy_only=False)]
         in_time = timer[timer != AT_THE_END]
@@ -235,11 +240,11 @@ class WaitingRows(Kernel):
         return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
 
 
-def picked(rows: pa.Table, places: Indices) -> pa.Table:
-    """The rows of sorted places, each once."""
+def rows_at(rows: pa.Table, places: Indices) -> pa.Table:
+    """The rows at sorted positions, each once."""
     return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
 
-def chosen(rows: pa.Table, flags: Flags) -> pa.Table:
-    """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
-    return picked(rows, np.flatnonzero(flags))
+def filtered(rows: pa.Table, flags: Flags) -> pa.Table:
+    """The rows with the flag set. Taking rows by index is faster than Arrow's filter for many columns."""
+    return rows_at(rows, np.flatnonzero(flags))

@@ -1,8 +1,8 @@
-"""OVER of rows in any order: functions over frames of the rows of a key that are there, as changes of that table.
+"""OVER with any order: functions over frames of the current rows of a key, as a changelog.
 
-As RisingWave's general OVER window does. All rows of a key are state, each with the results that it was emitted with.
-What a micro-batch changes of a key is computed anew for all rows of the key, and those come out whose results are
-others than before: rows that go (-D), rows that are updated (-U, +U), and new ones (+I).
+As in RisingWave's general OVER window. All rows of a key are state, each with the results with which it was emitted.
+For each key that a micro-batch changes, all results are computed again, and the differences are emitted: deleted rows
+(-D), updated rows (-U, +U) and new rows (+I).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunctio
 from sqlstream.udfs.over.line import Indices, Line
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
@@ -31,13 +31,13 @@ _KINDS = pa.array(["-D", "-U", "+U", "+I"], pa.string())
 
 
 @dataclass(frozen=True)
-class UpdatingOverKernel(ForgettingKernel):
-    """``input`` has the ``keys``, the columns of the ``order``, those that ``functions`` read and those ``passed``,
-    which come out before the results of the functions, and ROW_KIND where rows may be retracted. Rows of equal order
-    are peers, and stand in the order of their arrival; without an order all rows of a key are.
+class UpdatingOverKernel(ExpiringKernel):
+    """The kernel of OVER with any order. ``input`` has the ``keys``, the columns of the ``order``, those that
+    ``functions`` read, those ``passed``, which are emitted before the results, and ROW_KIND if rows may be retracted.
+    Rows of equal order are peers, in order of arrival; without an order all rows of a key are peers.
 
-    ``ttl``: a key is forgotten so many microseconds of processing time after its rows last changed, and nothing comes
-    out of that; 0: never.
+    ``ttl``: a key is dropped, without output, this many microseconds of processing time after its rows last changed; 0:
+    never.
     """
 
     input: pa.Schema
@@ -206,8 +206,8 @@ _DAY_MICROS = 86_400_000_000
 
 
 class RankedLine(Line):
-    """``time`` is the rank of each row, equal for peers. ``values``: the values of the only column of the order, of
-    which distances are taken: numbers, or times in microseconds; None where there are more columns or none."""
+    """A line of rows in any order. ``time`` is the rank of each row, equal for peers. ``values``: the values of the
+    only ORDER BY column, for distances: numbers, or times in microseconds; None if there is not exactly one column."""
 
     def __init__(self, key: Indices, rank: Indices, values: pa.Array | None, descending: bool) -> None:
         super().__init__(key, rank)
@@ -216,15 +216,15 @@ class RankedLine(Line):
 
     @classmethod
     def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedLine:
-        """The line of rows that are by id, and then ascend by the ``keys``, which are the ``order`` as numbers."""
+        """The line of rows that are sorted by id, then by ``keys``, the ``order`` as numbers."""
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in (ids, *keys)])
         values = rows.column(order[0].column).combine_chunks() if len(order) == 1 else None
         return cls(ids, np.cumsum(begins), values, len(order) == 1 and order[0].descending)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the value ``offset`` after its own, in the
-        direction of the order. A NULL has distance 0 from NULLs, and none from values."""
+        """For each row the position, among the rows of its key, of the value ``offset`` after its own, in the direction
+        of the order. NULLs have distance 0 from each other, and none from values."""
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
         values, is_null = self._numbers

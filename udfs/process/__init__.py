@@ -1,4 +1,4 @@
-"""Process functions: what users extend and declare. ``function.py`` tells how they are written."""
+"""Process functions: what users extend and declare. ``function.py`` documents how they are written."""
 
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.process.function import (

@@ -1,4 +1,4 @@
-"""Calls of a user's process function: its arguments, what it returns, and errors that say where it was."""
+"""Calls of a user's process function: its arguments, the rows that it returns, and errors that name the call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table of the call: the parameter, the columns of the kernel's input and the names that the rows have for them.
+    """A table argument of the call: the parameter, its columns in the kernel's input, and their names in the rows.
 
-    ``row``: the NamedTuple or dataclass of rows; None for named tuples of all columns.
+    ``row``: the NamedTuple or dataclass of its rows; None for named tuples of all columns.
     """
 
     parameter: str
@@ -34,7 +34,7 @@ class InputTable:
     row: type | None = None
 
     def rows(self, table: pa.Table) -> list[Any]:
-        """The rows as the function sees them; ``Unmade`` where the user's class refuses the values."""
+        """The rows as the function sees them; ``Unmade`` for rows that the user's class rejects."""
         made = self._values(table)
         if self.row is None:
             kind = namedtuple("Row", self.names, rename=True)  # type: ignore[misc]
@@ -58,7 +58,7 @@ class InputTable:
 
 @dataclass(frozen=True)
 class Unmade:
-    """A row that the class of rows has refused, with what it raised."""
+    """A row that the class of rows rejected, with the error that it raised."""
 
     kind: str
     values: Mapping[str, object]
@@ -66,9 +66,9 @@ class Unmade:
 
 
 class Calls:
-    """An instance of the class ``implementation`` and the name of the function in SQL.
+    """Calls the methods of an instance of the class ``implementation``. ``name``: the name of the function in SQL.
 
-    ``fixed`` are the arguments that are the same for each row. ``row`` is the STRUCT of what comes out.
+    ``fixed``: the arguments that are the same for each row. ``row``: the STRUCT of the result rows.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Calls:
             raise FunctionError(f"{FAILED}: {self._said(error, '__init__')}") from error
 
     def eval(self, context: ProcessContext, row: Any, cells: Mapping[str, Any]) -> list[Any]:
-        """``context.input`` tells the table of the row."""
+        """The rows that ``eval`` returns for a row of the table ``context.input``."""
         if isinstance(row, Unmade):
             detail = _place(context, row.values)
             raise FunctionError(f"{FAILED}: {self._said(row.error, row.kind)}\nDETAIL: {detail}") from row.error
@@ -96,6 +96,7 @@ class Calls:
         return self._called(self._instance.eval, named, (context,), cells, lambda: _place(context, row))
 
     def on_timer(self, context: ProcessContext, timer: Timer, cells: Mapping[str, Any]) -> list[Any]:
+        """The rows that ``on_timer`` returns for a timer."""
         return self._called(self._instance.on_timer, {}, (context, timer), cells, lambda: _place(context, timer))
 
     def _called(
@@ -154,14 +155,14 @@ class Calls:
         return f'process function "{self.name}" returned {_short(row)}, which is no row of ({columns})'
 
     def check(self, rows: list[Any]) -> None:
-        """FunctionError where a value of the rows is not of the type of its column."""
+        """FunctionError where a value of the rows does not fit the type of its column."""
         if not all(
             fits(value) for row in rows for fits, value in zip(self._fits, members(row, self._row), strict=True)
         ):
             self.arrays(rows, lambda _: "")
 
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
-        """The rows as columns. ``places`` says where the row of a number came from."""
+        """The rows as columns. ``places`` describes where the row of a number came from, for errors."""
         try:
             structs = arrow_array(self.name, rows, self._row)
         except FunctionError:

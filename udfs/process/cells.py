@@ -1,6 +1,6 @@
-"""The state of one key in Python: what ``self.count`` and the like are while a process function runs.
+"""The state of one key in Python: the values of attributes such as ``self.count`` while a process function runs.
 
-What is read is a copy where it could be changed, so that nothing is kept but what was written.
+Mutable values are copied when they are read, so only explicit writes change the state.
 """
 
 from __future__ import annotations
@@ -22,36 +22,40 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class Clock:
-    """``passed``: the processing time up to which all has passed, in microseconds; NO_WATERMARK is not known."""
+    """The clock of processing time. ``passed``: the time in microseconds up to which all has passed; NO_WATERMARK if it
+    is unknown."""
 
     passed: int = NO_WATERMARK
 
     @property
     def is_known(self) -> bool:
+        """True once the clock has ticked."""
         return self.passed not in (NO_WATERMARK, END_OF_TIME)
 
     @property
     def now(self) -> int:
+        """The current time in microseconds."""
         return self.passed + _MILLISECOND if self.is_known else NO_WATERMARK
 
 
 @dataclass(slots=True)
 class Entry:
-    """``written``: the clock at the last write, in microseconds; NO_WATERMARK where it was not known."""
+    """An entry of a state. ``written``: the clock at the last write, in microseconds; NO_WATERMARK if it was
+    unknown."""
 
     value: Any
     written: int = NO_WATERMARK
     key: Any = None
     number: int = 0
-    """Of the entries of one state and key, in the order in which they first came."""
+    """The number of the entry among those of its state and key, in the order of their first writes."""
 
 
 @dataclass
 class Slots:
-    """The entries of one state and key, in order. ``ttl``: microseconds; None for ever.
+    """The entries of one state and key, in order. ``ttl``: time to live in microseconds; None for ever.
 
-    ``name`` of the state. ``log``: where what is overwritten and removed is noted, so that it can be undone; None where
-    it need not be.
+    ``name``: the name of the state. ``log``: records what is overwritten and removed, so that it can be undone; None if
+    that is not needed.
     """
 
     clock: Clock
@@ -63,13 +67,13 @@ class Slots:
     _count: int = 0
 
     def fill(self, slot: object, entry: Entry) -> None:
-        """An entry that was stored, behind those that are there."""
+        """Adds a stored entry after the existing ones."""
         self.entries[slot] = entry
         entry.number = self._count
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
-        """The entries whose time to live has not passed. An entry of unknown age begins to age now."""
+        """The entries that have not expired. The age of an entry of unknown age starts now."""
         if self.ttl is not None and self.clock.is_known and self.entries:
             for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
@@ -80,7 +84,7 @@ class Slots:
         return self.entries
 
     def write(self, slot: object, value: object, key: object = None) -> None:
-        """``key``: that of a map."""
+        """Writes an entry. ``key``: the key of a map entry."""
         before = self.live().get(slot)
         number = self._count if before is None else before.number
         self._count += before is None
@@ -90,25 +94,27 @@ class Slots:
             self.log.wrote(self, slot, before, entry)
 
     def remove(self, slot: object) -> None:
+        """Removes an entry, if there is one."""
         before = self.live().pop(slot)
         self.changed = True
         if self.log is not None:
             self.log.removed(self, slot, before)
 
     def clear(self) -> None:
+        """Removes all entries."""
         before, self.entries = self.entries, {}
         self.changed |= bool(before)
         if before and self.log is not None:
             self.log.cleared(self, before)
 
     def restore(self, slot: object, before: Entry) -> None:
-        """Puts back what was removed, where it stood."""
+        """Puts a removed entry back at its position."""
         self.entries[slot] = before
         self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].number))
 
     @property
     def expiry(self) -> int:
-        """The processing time whose passing ends the first entry; END_OF_TIME for never."""
+        """The processing time whose passing expires the first entry; END_OF_TIME for never."""
         if self.ttl is None:
             return END_OF_TIME
         times = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
@@ -116,20 +122,21 @@ class Slots:
 
 
 class UndoLog:
-    """The changes that one call of user code made to the state of its key. It is as long as the changes, however large
-    the state."""
+    """The changes that one call of user code made to the state of its key. Its size depends on the changes, not on the
+    state."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
         self._written: list[tuple[Slots, object, Entry]] = []
 
     def written(self) -> Iterator[tuple[str, Entry]]:
-        """The entries that the call has written and left, with the names of their states."""
+        """The entries that the call wrote and did not remove, with the names of their states."""
         for slots, slot, entry in self._written:
             if slots.entries.get(slot) is entry:
                 yield slots.name, entry
 
     def wrote(self, slots: Slots, slot: object, before: Entry | None, entry: Entry) -> None:
+        """Records a write. ``before``: the previous entry."""
         self._written.append((slots, slot, entry))
         if before is None:
             self._undo.append(lambda: slots.entries.pop(slot))
@@ -137,35 +144,38 @@ class UndoLog:
             self._undo.append(lambda: slots.entries.update({slot: before}))
 
     def removed(self, slots: Slots, slot: object, before: Entry) -> None:
+        """Records a removal."""
         self._undo.append(lambda: slots.restore(slot, before))
 
     def cleared(self, slots: Slots, before: dict[object, Entry]) -> None:
+        """Records the removal of all entries."""
         self._undo.append(lambda: setattr(slots, "entries", before))
 
     def forget(self) -> None:
-        """Keeps the changes for good."""
+        """Makes the changes permanent."""
         self._undo.clear()
         self._written.clear()
 
     def undo(self) -> None:
-        """State is as it was when the log was empty."""
+        """Restores the state as of when the log was empty."""
         while self._undo:
             self._undo.pop()()
         self._written.clear()
 
 
 class Cell:
-    """The common part of all kinds of state."""
+    """The common base of all kinds of state."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
 
     def clear(self) -> None:
+        """Removes everything."""
         self._slots.clear()
 
 
 class ValueCell(Cell, Generic[T]):
-    """``value`` is the default where nothing was written. To write None is to clear."""
+    """A single value, which is the default if nothing was written. Writing None clears it."""
 
     def __init__(self, slots: Slots, default: T) -> None:
         super().__init__(slots)
@@ -173,6 +183,7 @@ class ValueCell(Cell, Generic[T]):
 
     @property
     def value(self) -> T:
+        """The current value, or the default."""
         entry = self._slots.live().get(0)
         return cast(T, _own(self._default if entry is None else entry.value))
 
@@ -181,6 +192,7 @@ class ValueCell(Cell, Generic[T]):
         self.update(value)
 
     def update(self, value: T | None) -> None:
+        """Replaces the value; None clears it."""
         if value is None:
             self.clear()
         else:
@@ -188,20 +200,22 @@ class ValueCell(Cell, Generic[T]):
 
 
 class ListCell(Cell, Collection[T], Generic[T]):
-    """Iterates over copies, so that the list may change meanwhile."""
+    """A list. Iteration yields copies, so the list may change meanwhile."""
 
     def add(self, value: T) -> None:
+        """Appends a value."""
         live = self._slots.live()
         last = next(reversed(live), -1)
         assert isinstance(last, int), "places in lists are numbers"
         self._slots.write(last + 1, value)
 
     def extend(self, values: Iterable[T]) -> None:
+        """Appends values."""
         for value in values:
             self.add(value)
 
     def update(self, values: Iterable[T]) -> None:
-        """Replaces all."""
+        """Replaces all values."""
         values = list(values)
         self.clear()
         self.extend(values)
@@ -217,7 +231,7 @@ class ListCell(Cell, Collection[T], Generic[T]):
 
 
 class MapCell(Cell, MutableMapping[K, T], Generic[K, T]):
-    """A dictionary; each entry lives by itself. Keys are equal as in SQL's GROUP BY."""
+    """A dictionary, each entry with its own time to live. Keys are equal as in SQL's GROUP BY."""
 
     def __getitem__(self, key: K) -> T:
         try:
@@ -241,6 +255,7 @@ class MapCell(Cell, MutableMapping[K, T], Generic[K, T]):
         return len(self._slots.live())
 
     def clear(self) -> None:
+        """Removes all entries."""
         self._slots.clear()
 
 

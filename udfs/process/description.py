@@ -50,6 +50,7 @@ def describe_process_function(name: str, kind: Any, target: str) -> Function:
 
 
 def is_table(annotation: object) -> bool:
+    """True for the annotations ``Row`` and ``Row[T]``."""
     inner = present(annotation)
     return inner is Row or typing.get_origin(inner) is Row
 

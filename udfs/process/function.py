@@ -50,10 +50,10 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class ProcessFunction:
-    """What process functions extend. ``eval`` must be there; ``on_timer(self, ctx, timer)`` where timers are set.
+    """The base class of process functions. ``eval`` is required, ``on_timer(self, ctx, timer)`` if timers are set.
 
     ``processing_time``: True where the function reads the clock or sets timers of processing time. ``pass_through``:
-    True where each row that comes out has the columns of the row that it was made for; such a function has no timers.
+    True where each result row has the columns of the row that it was made for; such a function has no timers.
     """
 
     __process_function__: ClassVar[bool] = True
@@ -72,11 +72,11 @@ class Row(Generic[T]):
 
 
 class Descriptor(tuple[str, ...]):
-    """Names of columns that a DESCRIPTOR argument gives."""
+    """The names of the columns of a DESCRIPTOR argument."""
 
 
 class Timer(NamedTuple):
-    """``time`` in milliseconds; what was registered."""
+    """A registered timer. ``time`` is in milliseconds."""
 
     name: str | None
     time: int
@@ -110,7 +110,8 @@ class ProcessContext:
         return self._timers.clock()
 
     def register_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
-        """Calls ``on_timer`` when time gets there, at once where it is there. A timer exists once per name and time."""
+        """Registers a call of ``on_timer`` at a time; at once if it has passed. A timer exists once per name and
+        time."""
         self._timers.register(Timer(name, _ms(time), domain))
 
     def delete_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
@@ -119,18 +120,22 @@ class ProcessContext:
 
 
 class TimerAccess:
-    """The interface behind a context's timers, for the current key."""
+    """The interface between a context and the timers of the current key."""
 
     def time(self, event_time: int | None) -> int:
+        """The event time in milliseconds; an error if there is none."""
         raise NotImplementedError
 
     def clock(self) -> int:
+        """The clock of processing time in milliseconds."""
         raise NotImplementedError
 
     def register(self, timer: Timer) -> None:
+        """Registers a timer of the current key."""
         raise NotImplementedError
 
     def delete(self, timer: Timer) -> None:
+        """Deletes a timer of the current key, if there is one."""
         raise NotImplementedError
 
 
@@ -162,9 +167,9 @@ _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*", re.IGNORECASE)
 
 
 class State(Generic[C]):
-    """A declared state; as an attribute of an instance it is the cell of the key that the instance is called for.
+    """A declared state. As an attribute of an instance it is the cell of the key for which the instance is called.
 
-    ``ttl``: an entry is gone that long after it was last written, by the clock of processing time.
+    ``ttl``: an entry expires that long after its last write, by the clock of processing time.
     """
 
     name = ""
@@ -209,6 +214,7 @@ class ValueState(State[ValueCell[T]], Generic[T]):
         self.default = default
 
     def cell(self, slots: Slots) -> ValueCell[T]:
+        """The cell over the entries of a key."""
         return ValueCell(slots, self.default)
 
 
@@ -219,6 +225,7 @@ class ListState(State[ListCell[T]], Generic[T]):
         super().__init__(kind, ttl)
 
     def cell(self, slots: Slots) -> ListCell[T]:
+        """The cell over the entries of a key."""
         return ListCell(slots)
 
 
@@ -231,6 +238,7 @@ class MapState(State[MapCell[K, T]], Generic[K, T]):
         self.key_type = type_of(key)
 
     def cell(self, slots: Slots) -> MapCell[K, T]:
+        """The cell over the entries of a key."""
         return MapCell(slots)
 
 
@@ -267,4 +275,5 @@ def milliseconds_of(duration: str | datetime.timedelta) -> int:
 
 
 def names_of(states: Iterable[State[Any]]) -> tuple[str, ...]:
+    """The names of states."""
     return tuple(state.name for state in states)

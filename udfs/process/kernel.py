@@ -1,9 +1,10 @@
-"""The kernel of process functions: user code row by row and timer by timer, on the state of the keys of a key group.
+"""The kernel of process functions: calls user code row by row and timer by timer, with the state of the keys of a key
+group.
 
-Rows come in order of arrival. Where they are asked for in order of time (``ordered``) they wait until the watermark
-reaches them; event time then passes row by row: first the timers before a row's time, then the row, at last the timers
-up to the watermark. Rows that come behind the watermark are dropped and counted there, and processed like others where
-no order is asked for.
+Rows are processed in order of arrival. If they are requested in order of time (``ordered``) they wait until the
+watermark reaches them. Event time then passes row by row: first the timers before the time of a row, then the row,
+finally the timers up to the watermark. Rows that the watermark has passed are then late, dropped and counted; without
+an order they are processed like all others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from sqlstream.udfs.waiting import Pending, Wait, waits
 
 @dataclass(frozen=True)
 class Process(ProcessCall):
-    """The kernel of a call."""
+    """The kernel of a call of a process function."""
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         Call(self, context).rows(rows)
@@ -68,11 +69,12 @@ class Process(ProcessCall):
 
 
 _MOST_OBJECTS = 1 << 15
-"""So many rows are kept as objects of Python, which take ten times as much as columns."""
+"""The number of rows to collect as Python objects, which take ten times the memory of columns."""
 
 
 class CallResults:
-    """``keys`` are those of the call, ``rows`` its input, ``shown`` the keys as users see them."""
+    """Collects the rows that user code returns, and emits them as columns. ``keys``: the keys of the call; ``rows``:
+    its input; ``shown``: the keys as users see them."""
 
     def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
         self._kernel = kernel
@@ -86,7 +88,7 @@ class CallResults:
         self._tables: list[pa.Table] = []
 
     def add(self, rows: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
-        """Rows for a key; ``index``: the row they were made for, None at a timer."""
+        """Adds rows for a key. ``index``: the row they were made for, None at a timer."""
         self._found += rows
         self._slots += [slot] * len(rows)
         self._indices += [index] * len(rows)
@@ -95,7 +97,7 @@ class CallResults:
             self._pack()
 
     def tables(self) -> list[pa.Table]:
-        """All rows, of the kernel's output."""
+        """All rows, in the kernel's output schema."""
         if self._found:
             self._pack()
         return self._tables
@@ -125,13 +127,15 @@ class CallResults:
 
 
 _OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
-"""What fails for one row; other errors say that the class or its call is wrong, and fail the job."""
+"""Codes of errors that concern one row. Other errors mean that the class or its call is wrong, and fail the job."""
 
 
 class Attempts:
-    """The calls of one call of a kernel. ``failures``: those after which state, timers and output are as before.
+    """The calls of user code during one call of a kernel. ``failures``: the failed ones, after which state, timers and
+    output are unchanged.
 
-    What a call returns and writes is checked at its end where the kernel is tolerant, else when all is written.
+    What a call returns and writes is checked at its end if the kernel is tolerant, otherwise when everything is
+    written.
     """
 
     def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
@@ -142,7 +146,7 @@ class Attempts:
         self.failures: list[Failure] = []
 
     def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
-        """The rows of a call for the key of a number. ``record`` says what it was made for."""
+        """The rows that a call returns, for the key of a number. ``record`` describes what it was made for."""
         if not self._kernel.tolerant:
             returned = call()
             self._timers.commit()
@@ -177,7 +181,8 @@ _HASH = pa.schema([(KEY_HASH, pa.int64())])
 
 
 class Call:
-    """Reads the state of the keys that rows and timers are about, runs the user's code, and writes what has changed."""
+    """One call of the kernel: reads the state of the keys of its rows and timers, runs the user's code, and writes what
+    has changed."""
 
     def __init__(self, kernel: ProcessCall, context: Context) -> None:
         self._kernel = kernel
@@ -201,7 +206,7 @@ class Call:
     # --- what may happen --------------------------------------------------------------------------------------
 
     def rows(self, rows: pa.Table) -> None:
-        """Rows have come."""
+        """Processes new rows."""
         rows = rows.select(self._kernel.schema.names).cast(self._kernel.schema)
         if self._waiting is None:
             self._run(rows, None)
@@ -212,14 +217,14 @@ class Call:
         self._close()
 
     def time(self, domain: Domain) -> None:
-        """Time of a domain has passed."""
+        """Processes the progress of a clock."""
         waiting = self._waiting if domain is Domain.EVENT else None
         rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
         self._run(rows, waiting)
         self._close()
 
     def waits(self) -> Iterator[Wait]:
-        """The rows and timers that wait, counted; nothing is run."""
+        """Counts the pending rows and timers; no user code is run."""
         if self._waiting is not None:
             yield from waits(Pending.ROWS, Domain.EVENT, self._waiting.all_times())
         if self._kernel.has_timers:

@@ -1,7 +1,7 @@
-"""The state of keys between the store, where it is columnar, and Python, where only keys that are touched are.
+"""The state of keys between the store, where it is columnar, and Python, which only loads the keys that are touched.
 
-One row per key: the key, and per declared state the list of its entries, for maps with that of their keys, for states
-that do not live for ever with that of the times at which the entries were written.
+There is one row per key: the key, and for each declared state the list of its entries; for maps also the list of their
+keys, and for states with a time to live the list of the times at which the entries were written.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class MemoryLayout:
 
     @property
     def schema(self) -> pa.Schema:
+        """The schema of the stored rows."""
         fields = [pa.field(name, kind) for state in self.states for name, kind in _columns(state)]
         timers = [pa.field(PROCESSING_TIMER, pa.int64())] if self.ages else []
         return pa.schema([*self.keys, *fields, *timers])
 
     @property
     def ages(self) -> bool:
+        """True where some state has a time to live."""
         return any(state.ttl_ms is not None for state in self.states)
 
 
@@ -59,9 +61,9 @@ def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
 
 
 class Memories:
-    """The states of the keys of one call. ``open`` once, at its beginning, and ``flush`` at its end.
+    """The states of the keys of one call. Call ``open`` once at its beginning, and ``flush`` at its end.
 
-    ``log``: where what is written is noted, where it may have to be undone.
+    ``log``: records writes that may have to be undone.
     """
 
     def __init__(self, store: Store, layout: MemoryLayout, clock: Clock, log: UndoLog | None = None) -> None:
@@ -84,19 +86,19 @@ class Memories:
         return [{s.name: s.cell(slots[s.name]) for s in self._layout.states} for slots in self._slots]
 
     def expired(self, passed: int) -> pa.Table:
-        """The keys with entries that have outlived their time."""
+        """The keys with expired entries."""
         rows = self._state.due(Domain.PROCESSING, passed)
         due = rows.column(PROCESSING_TIMER).to_numpy() <= passed
         return rows.filter(pa.array(due)).select(self._layout.keys.names)
 
     def expire(self) -> None:
-        """Drops what has outlived its time of the keys that are open."""
+        """Removes the expired entries of the open keys."""
         for slots in self._slots:
             for each in slots.values():
                 each.live()
 
     def next_timer(self) -> int:
-        """When the first entry expires; END_OF_TIME for never. After ``flush``."""
+        """The time at which the first entry expires; END_OF_TIME for never. Call it after ``flush``."""
         return self._state.next_timer(Domain.PROCESSING)
 
     def flush(self) -> None:
@@ -110,7 +112,7 @@ class Memories:
         self._state.flush()
 
     def check(self, index: int, log: UndoLog) -> None:
-        """FunctionError where a call for the key with this number has written what its state does not take."""
+        """FunctionError where a call for the key with this number wrote a value that does not fit its state."""
         for name, entry in log.written():
             state = self._states[name]
             for (fit, kind), value in zip(self._fits[name], (entry.value, entry.key), strict=False):

@@ -1,4 +1,5 @@
-"""A call of a process function as a query has it: its tables, keys and arguments, and the columns on both sides."""
+"""A call of a process function in a query: its tables, keys and arguments, and its input and output columns. Also the
+rows that report failures."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ def input_column(table: int, index: int) -> str:
 
 
 def key_column(index: int) -> str:
+    """The column with the key of a number."""
     return f"__key_{index}"
 
 
@@ -49,11 +51,12 @@ def passed_column(index: int) -> str:
 
 @dataclass(frozen=True)
 class ProcessCall(Kernel):
-    """``keys`` are columns of the input ``schema``, ``key_names`` what PARTITION BY calls them.
+    """The configuration of a call. ``keys`` are columns of the input ``schema``, ``key_names`` their names in PARTITION
+    BY.
 
-    ``arguments`` are constant, by parameter. ``row`` is the STRUCT of what the function returns. ``time`` is a BIGINT
-    column with the event time of rows. ``passed`` are columns of the input that come out with each row. ``tolerant``:
-    what fails for a row or a timer is undone, and comes out as a row of nothing but FAILED_ROW.
+    ``arguments``: constants, by parameter. ``row``: the STRUCT of the function's result. ``time``: a BIGINT column with
+    the event time of rows. ``passed``: columns of the input that are emitted with each result. ``tolerant``: failures
+    for a row or a timer are undone, and emitted as rows in which only FAILED is set.
     """
 
     name: str
@@ -83,19 +86,23 @@ class ProcessCall(Kernel):
 
     @property
     def reads_clock(self) -> bool:
+        """True where the class reads the clock of processing time."""
         return bool(getattr(self.implementation, "processing_time", False))
 
     @property
     def has_timers(self) -> bool:
+        """True where the class has timers."""
         return hasattr(self.implementation, "on_timer")
 
     @cached_property
     def layout(self) -> MemoryLayout:
+        """The layout of the stored state."""
         keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
         return MemoryLayout(self.name, keys, self.key_names, states_of(self.implementation))
 
     @cached_property
     def calls(self) -> Calls:
+        """An instance of the user's class, ready to be called."""
         tables = [table.parameter for table in self.tables]
         return Calls(self.name, self.implementation, dict(self.arguments), tables, self.row)
 
@@ -120,12 +127,12 @@ def failures_table(failures: list[Failure], output: pa.Schema) -> pa.Table:
 
 
 def record_of_row(key: Mapping[str, object], table: str, row: Mapping[str, object]) -> str:
-    """``table``: the parameter for which the row came."""
+    """A failed row as JSON. ``table``: the parameter that the row belongs to."""
     return _json({"key": key, "input": table, "row": row} if key else {"input": table, "row": row})
 
 
 def record_of_timer(key: Mapping[str, object], name: str | None, time: int, domain: str) -> str:
-    """``time`` in milliseconds."""
+    """A failed timer as JSON. ``time`` is in milliseconds."""
     return _json({"key": key, "timer": {"name": name, "time": time, "domain": domain}})
 
 

@@ -1,4 +1,4 @@
-"""Process functions without keys and state: each row by itself, without an exchange and a watermark."""
+"""Process functions without keys and state: each row is processed alone, without an exchange or a watermark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MILLISECOND = 1000
 
 @dataclass
 class RowContext:
-    """The ``kernel.Context`` of a batch: nothing is kept, and no time passes."""
+    """The ``kernel.Context`` of a batch without state and without progress of time."""
 
     processing_time: int
     watermark: int = NO_WATERMARK
@@ -28,29 +28,36 @@ class RowContext:
     emitted: list[pa.Table] = field(default_factory=list)
 
     def emit(self, rows: pa.Table) -> None:
+        """Collects results."""
         self.emitted.append(rows)
 
     def emit_folded(self, folded: pa.Table, results: int) -> None:
+        """Not supported: process functions do not fold results."""
         raise TypeError("process functions fold no results")
 
     def emit_late(self, rows: pa.Table) -> None:
+        """Not supported: no row is late."""
         raise TypeError("no row is late where no time passes")
 
     def count(self, metric: str, value: int) -> None:
+        """Not supported: nothing is counted."""
         raise TypeError("nothing is counted row by row")
 
     def set_timer(self, domain: Domain, time: int) -> None:
         """There are no timers."""
 
     def hold(self, time: int, rows: int = 1) -> None:
+        """Not supported: no row is held."""
         raise TypeError("no row is held where no time passes")
 
 
 @dataclass(frozen=True)
 class RowByRow:
-    """``kernel`` has no keys; what it passes through are also the hidden columns, under names of its output.
+    """Applies a ``kernel`` without keys. The hidden columns are among the columns that it passes through, under the
+    names of its output.
 
-    Rows that hold others on their way to a table, or a hold of the watermark, pass by. CLOCK is a TIMESTAMP here.
+    Control rows, such as carriers of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP
+    here.
     """
 
     kernel: Process

@@ -1,4 +1,4 @@
-"""The timers of the key that a process function is called for."""
+"""The timers of the key for which a process function is called, and rows that wait for the watermark."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENDLESS = repeating("SS443")
 NOT_DECLARED = repeating("SS444")
 
 MOST_AT_THE_END = 100_000
-"""How many timers timers may register in one call once time has ended: more are taken for a chain without end."""
+"""The limit of timers that timers may register in one call at the end of time: more are considered an endless chain."""
 
 
 class KeyTimers(TimerAccess):
-    """``owner``: KEY_HASH and the values of the key.
+    """The timers of one key. ``owner``: KEY_HASH and the values of the key.
 
-    What a call of user code registers and deletes counts from ``commit`` on, at its end.
+    What a call of user code registers and deletes takes effect with ``commit``, at its end.
     """
 
     def __init__(self, kernel: ProcessCall, timers: TimerService, context: Context) -> None:
@@ -40,11 +40,12 @@ class KeyTimers(TimerAccess):
         self._in_timer = False
         self._at_the_end = 0
         self._at_the_end_before = 0
-        self._told: list[tuple[Callable[[Domain, Timer], None], Domain, Timer]] = []
+        self._uncommitted: list[tuple[Callable[[Domain, Timer], None], Domain, Timer]] = []
         self.owner: tuple[Any, ...] = ()
 
     @contextmanager
     def firing(self) -> Iterator[None]:
+        """A context in which timers, not rows, are being processed."""
         self._in_timer = True
         try:
             yield
@@ -52,17 +53,19 @@ class KeyTimers(TimerAccess):
             self._in_timer = False
 
     def commit(self) -> None:
-        for tell, domain, timer in self._told:
-            tell(domain, timer)
-        self._told.clear()
+        """Applies what was registered and deleted."""
+        for change, domain, timer in self._uncommitted:
+            change(domain, timer)
+        self._uncommitted.clear()
         self._at_the_end_before = self._at_the_end
 
     def roll_back(self) -> None:
-        """Forgets what was registered and deleted since ``commit``."""
-        self._told.clear()
+        """Discards what was registered and deleted since ``commit``."""
+        self._uncommitted.clear()
         self._at_the_end = self._at_the_end_before
 
     def time(self, event_time: int | None) -> int:
+        """The event time in milliseconds; FunctionError if there is none."""
         if event_time is None:
             message = f'process function "{self._kernel.name}" asks for an event time that there is not'
             hint = "Add on_time => DESCRIPTOR(ts) to the call; timers of processing time have no event time."
@@ -70,16 +73,19 @@ class KeyTimers(TimerAccess):
         return event_time
 
     def clock(self) -> int:
+        """The clock of processing time in milliseconds."""
         self._check_clock("processing_time is read")
         return clock_ms(self._context.processing_time)
 
     def register(self, timer: UserTimer) -> None:
+        """Registers a timer, with the next ``commit``."""
         self._check(timer.domain)
-        self._told.append((self._timers.register, timer.domain, self._owned(timer)))
+        self._uncommitted.append((self._timers.register, timer.domain, self._owned(timer)))
 
     def delete(self, timer: UserTimer) -> None:
+        """Deletes a timer, with the next ``commit``."""
         self._check(timer.domain)
-        self._told.append((self._timers.delete, timer.domain, self._owned(timer)))
+        self._uncommitted.append((self._timers.delete, timer.domain, self._owned(timer)))
 
     def _owned(self, timer: UserTimer) -> Timer:
         """The clock of processing time is a millisecond after what has passed."""
@@ -113,7 +119,7 @@ class KeyTimers(TimerAccess):
 
 
 class RowsInTimeOrder:
-    """The rows of ``schema`` of one key group by the BIGINT column ``time``; rows of one time stay as they came."""
+    """The waiting rows of a key group, by the BIGINT column ``time``; rows of the same time are in order of arrival."""
 
     def __init__(self, store: Store, schema: pa.Schema, time: str | None) -> None:
         assert time is not None, "rows are in order of event time"
@@ -122,14 +128,14 @@ class RowsInTimeOrder:
         self._state = KeyedState(store, "waiting", schema.append(pa.field(EVENT_TIMER, pa.int64())), by=EVENT_TIMER)
 
     def add(self, rows: pa.Table, watermark: int) -> int:
-        """Keeps the rows; those that the watermark has passed are dropped and counted."""
+        """Stores rows; those that the watermark has passed are dropped and counted."""
         stays = self.times(rows) > watermark
         kept = rows.filter(pa.array(stays))
         self._state.append(kept.append_column(EVENT_TIMER, pa.array(self.times(kept), pa.int64())).combine_chunks())
         return int((~stays).sum())
 
     def take(self, watermark: int) -> pa.Table:
-        """The rows that the watermark has passed, in order of their times, then of arrival."""
+        """Removes and returns the rows that the watermark has passed, in order of time, then of arrival."""
         self._state.due(Domain.EVENT, watermark)
         rows = self._state.loaded()
         due = rows.column(EVENT_TIMER).to_numpy() <= watermark
@@ -139,15 +145,17 @@ class RowsInTimeOrder:
         return due_rows.take(pa.array(order)).drop_columns([EVENT_TIMER]).combine_chunks()
 
     def times(self, rows: pa.Table) -> np.ndarray:
+        """The times of rows."""
         return np.asarray(rows.column(self._time).to_numpy())
 
     def all_times(self) -> np.ndarray:
-        """The times of all rows that wait."""
+        """The times of all waiting rows."""
         return np.asarray(self._state.load_all().column(EVENT_TIMER).to_numpy())
 
     def next_time(self) -> int:
-        """The time of the first row that waits."""
+        """The time of the first waiting row; END_OF_TIME for none."""
         return self._state.next_timer(Domain.EVENT)
 
     def flush(self) -> None:
+        """Writes all changes."""
         self._state.flush()

@@ -16,8 +16,8 @@ Restore = Callable[[Any], Any]
 
 
 def restorer(annotation: object) -> Restore | None:
-    """A function that restores a value of the annotated type, where Arrow gives dicts for structs; None if nothing is
-    to be restored."""
+    """A function that restores a value of the annotated type where Arrow has dicts for structs; None if there is
+    nothing to restore."""
     annotation = present(annotation)
     if isinstance(annotation, type) and is_record(annotation):
         return _record(annotation)
@@ -33,6 +33,7 @@ def restorer(annotation: object) -> Restore | None:
 
 
 def is_record(kind: type) -> bool:
+    """True for NamedTuples and dataclasses."""
     return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
@@ -69,7 +70,7 @@ Fits = Callable[[Any], bool]
 
 
 def fits(kind: pa.DataType) -> Fits:
-    """True for values of which an array can be made; False where only Arrow can tell."""
+    """A check that is True for values that surely fit the Arrow type; for others Arrow has to decide."""
     if pa.types.is_signed_integer(kind):
         most = 1 << (kind.bit_width - 1)
         return lambda value: value is None or (type(value) is int and -most <= value < most)

@@ -1,4 +1,7 @@
-"""The adapter: kernels as Spark's stateful processor over blobs of rows, one call per key group and micro-batch."""
+"""The adapter: kernels as Spark's stateful processor over blobs of rows, one call per key group and micro-batch.
+
+Chained operators are stages of one adapter: each takes the results of the one below in the same call.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,25 @@ OUTPUT = (
     "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "
     "stage INT, rows_taken BIGINT, rows_given BIGINT, never TIMESTAMP"
 )
-"""Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone, or what
-operators above must know of a held watermark (``udfs.exchange.HOLD``). ``folded``: the kernel makes rows of the output
-of these (``Kernel.unfold``). ``stage``: whose count it is. ``rows_taken`` and ``rows_given``: how many rows reached it
-in this call, and how many results it gave; on the first of the blobs, because a row more for each key group costs.
+"""Blobs of the output: rows of the kernel's output, or late rows for a table, or counts alone, or a held watermark for
+operators above (``udfs.exchange.HOLD``). ``folded``: the kernel expands the rows (``Kernel.unfold``). ``stage``: the
+stage of the counts. ``rows_taken`` and ``rows_given``: the rows that reached it in this call, and the results that it
+emitted; on the first of the blobs, because an additional row per key group would be expensive.
 
-``never`` is the event time that Spark wants of rows; NULL, which no watermark has passed: else Spark refuses the rows.
+``never`` is the event time that Spark requires of rows. It is NULL, which no watermark has passed: Spark would reject
+the rows otherwise.
 """
 
 PENDING = "pending"
-"""How many rows a key group keeps that hold the watermark."""
+"""The counter of rows in a key group that hold the watermark."""
 
 ROWS_GIVEN = "rows_given"
 
 
 class KernelProcessor:
-    """What ``ShippedProcessor`` hands the calls of Spark to. ``late_table``: where the kernel's late rows go.
+    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: where late rows of the kernel go.
 
-    ``above``: the stages above the kernel's own, of which each reads the rows of the one before it.
+    ``above``: the stages above the kernel, each of which reads the rows of the one before it.
     """
 
     def __init__(
@@ -51,19 +55,22 @@ class KernelProcessor:
         self._own = [entry_key(number) for number in range(len(self._stages))]
 
     def begin(self, entries: Entries) -> None:
+        """Sets the entries of the state, before the first call."""
         self._entries = entries
         self._expected: tuple[StateKey, ...] = ()
 
     def rows(self, rows: Iterator[Any], timers: TimerValues) -> Iterator[Row]:
+        """The output for the blobs of a key group."""
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
         yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs(), blobs))
 
     def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
+        """The output at a timer of a key group."""
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
-        """Everything that waits in the state of a key group, by stage."""
+        """Everything that is pending in the state of a key group, by stage."""
         store = MemoryStore(dict(entries))
         for number, stage in enumerate(self._stages):
             (entry_bytes,) = store.get([self._own[number]])
@@ -72,7 +79,7 @@ class KernelProcessor:
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
-        """How many rows the first of the kernels keeps, of all state of a key group."""
+        """The number of rows in the state of a key group that the first kernel reports."""
         store = MemoryStore(dict(entries))
         (entry_bytes,) = store.get([self._own[0]])
         entry = GroupEntry.from_bytes(entry_bytes)
@@ -108,12 +115,12 @@ class KernelProcessor:
                     counts[top] = _NONE
         for number, (stage, stage_run) in enumerate(zip(self._stages, ran, strict=True)):
             if stage_run.context is not None:
-                yield from self._told(number, stage, stage_run.context, stage_run.held)
+                yield from self._reports(number, stage, stage_run.context, stage_run.held)
                 if any(counts[number]):
                     yield _row(stage=number, counts=counts[number])
 
-    def _told(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
-        """The late rows and held watermark that a stage reports beside its results."""
+    def _reports(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
+        """The late rows and the held watermark of a stage, in addition to its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if held is not None:
@@ -192,8 +199,8 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Stage:
-    """``late_table``: where the kernel's late rows go. ``handover``: how it takes the rows of the stage below; None for
-    the lowest."""
+    """One of several chained kernels. ``late_table``: where its late rows go. ``handover``: how it takes the rows of
+    the stage below; None for the lowest."""
 
     kernel: Kernel
     late_table: str | None = None
@@ -218,7 +225,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """The outcome of a call for one stage; ``context`` is None if the stage was not called.
+    """The outcome of a call for one stage. ``context`` is None if the stage was not called.
 
     ``held``: the time that operators above must not reach, END_OF_TIME when that ends, None for no change.
     """
@@ -230,7 +237,7 @@ class Ran:
 
 
 class StageStore:
-    """The state of one stage, given by its ``number``, within the state that all stages share."""
+    """The state of the stage with this ``number``, within the state that all stages share."""
 
     def __init__(self, whole: Store, number: int) -> None:
         self._whole = whole
@@ -239,7 +246,7 @@ class StageStore:
 
     @property
     def began_with(self) -> tuple[StateKey, ...]:
-        """The keys that the stage has asked for first, as far as they are few."""
+        """The keys that the stage asked for first, if they are few."""
         return self._first if self._first is not None and len(self._first) <= _FEW else ()
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
@@ -262,7 +269,7 @@ def entry_key(number: int) -> StateKey:
 def run_stages(
     stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
 ) -> list[Ran]:
-    """Lets rows and clocks reach all stages, the lowest first."""
+    """Passes rows and clocks to all stages, the lowest first."""
     runs: list[Ran] = []
     for number, (stage, stage_store, entry) in enumerate(zip(stages, parts, entries, strict=True)):
         if number:

@@ -1,4 +1,5 @@
-"""The functions of ``mapInArrow`` on either side of the adapter: rows to blobs, and blobs to rows."""
+"""The functions of ``mapInArrow`` before and after the adapter: rows to blobs, and blobs to rows. Also the packing of
+side outputs."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ BLOBS_DDL = (
 
 
 def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
-    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones.
+    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches may name time zones differently.
 
-    ``files`` makes the rows of places, and the last blob then tells how many.
+    ``files``: the input is file ranges, whose rows it reads; the last blob then has their number.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
@@ -66,7 +67,7 @@ class _Counted:
 
 
 def to_calls(exchange: Exchange) -> Batches:
-    """Ticks, the only column, to blobs that call every key group; also where no tick came."""
+    """Ticks, the only column, to blobs that call every key group, even without a tick."""
     numbers = pa.array(numbers_of(exchange.groups))
 
     def calls(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,9 +80,9 @@ def to_calls(exchange: Exchange) -> Batches:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for.
+    """Blobs of the adapter's output to rows of ``schema``, followed by the requested hidden columns.
 
-    ``kernel`` unfolds its results. ``hold``: operators above are told what is held, once per task.
+    ``kernel`` unfolds its results. ``hold``: the held time is reported to operators above, once per task.
     """
 
     schema: pa.Schema
@@ -92,11 +93,13 @@ class Decoder:
 
     @property
     def hidden(self) -> list[pa.Field]:
+        """The hidden columns of the output."""
         ahead = [pa.field(EMITTED_AHEAD, pa.bool_())] if self.ahead else []
         late = [pa.field(LATE_TABLE, pa.string()), pa.field(LATE, pa.binary())] if self.late else []
         return [*ahead, *([pa.field(HOLD, pa.int64())] if self.hold else []), *late]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of blobs."""
         spare_imports()
         held: list[int] = []
         for batch in batches:
@@ -139,11 +142,13 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class WindowsOfRows:
-    """Rows once per window that holds them, with its bounds behind their columns. What is no row of data passes by."""
+    """Emits each row once per window that contains it, with the bounds of the window as additional columns. Control
+    rows bypass the operator."""
 
     assigner: Assigner
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows with the bounds of their windows."""
         spare_imports()
         for batch in batches:
             for marker in (HOLD, LATE_TABLE):
@@ -168,7 +173,7 @@ class WindowsOfRows:
 
     def _assigned(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """MOST_RESULTS and little more at once."""
-        no_context = cast(Context, None)  # the times are those of the rows
+        no_context = cast(Context, None)  # event-time assigners do not read it
         size = max(1, MOST_RESULTS // windows_of_a_row(self.assigner))
         for start in range(0, max(batch.num_rows, 1), size):
             rows = batch.slice(start, size)
@@ -194,7 +199,8 @@ _SEED = 42  # of Spark's hash partitioning
 
 
 def numbers_of(groups: int) -> np.ndarray:
-    """int32: the number under which each of ``groups`` key groups goes; never another one for the same ``groups``."""
+    """int32: the number that stands for each of ``groups`` key groups in Spark's shuffle. It never changes for the same
+    ``groups``."""
     candidates = groups
     while True:
         candidates *= 2
@@ -204,7 +210,7 @@ def numbers_of(groups: int) -> np.ndarray:
 
 
 def murmur3(values: np.ndarray) -> np.ndarray:
-    """int32: Spark's hash of INT values, which are uint32 here."""
+    """int32: Spark's hash of INT values, given as uint32."""
     k = _rotated(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
     h = _rotated(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     h ^= np.uint32(4)  # bytes
@@ -222,15 +228,17 @@ def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SideRows:
-    """``markers``: pairs of a STRUCT column, which is set where a row goes to another table, and its LATE_TABLE.
+    """Separates rows that belong to side outputs. ``markers``: pairs of a STRUCT column, which is set in rows for
+    another table, and its LATE_TABLE.
 
-    At most one of them is set in a row. The input has LATE_TABLE and LATE, and what was in them goes on; the columns
-    of the markers do not come out.
+    At most one of them is set in a row. The input has LATE_TABLE and LATE, whose contents are passed on; the marker
+    columns are removed.
     """
 
     markers: tuple[tuple[str, str], ...]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The remaining rows, and the packed rows of side outputs."""
         spare_imports()
         for batch in batches:
             kept = batch.drop_columns([name for name, _ in self.markers])

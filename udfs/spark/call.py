@@ -1,4 +1,4 @@
-"""One call of Spark for one key group: what it brings, as the micro-batch that drives the kernel."""
+"""One call of Spark for one key group: its blobs, clocks and timer as the micro-batch that drives the kernel."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sqlstream.udfs.spark.watermark import Watermark
 _MILLISECOND = 1000
 
 AFTER_THE_END = "ROWS_AFTER_THE_END_OF_INPUT"
-"""What the failure says of rows that come when an earlier run has ended the input, and all timers have fired."""
+"""The error for rows that arrive although an earlier run has ended the input and fired all timers."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a micro-batch brought to a key group, blobs in order of arrival. ``watermark_ms`` is Spark's.
+    """The input of a key group in a micro-batch; blobs are in order of arrival. ``watermark_ms`` is Spark's.
 
-    ``handed``: rows of an operator below that runs in the same call, sent ahead of the watermark or not.
+    ``handed``: rows of the operator below in the same call, sent ahead of the watermark or not.
     """
 
     watermark_ms: int
@@ -31,23 +31,25 @@ class Arrived:
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
 
     def rows(self, content: Content) -> Ports:
-        """The rows of blobs, or those that are handed."""
+        """The rows of blobs of this content, or those that were handed over."""
         if content in self.handed:
             return {0: [self.handed[content]]}
         return _by_port([blob for blob in self.of(content) if content is not Content.AHEAD or blob.clock is None])
 
     @property
     def fired(self) -> Mapping[int, Ports]:
-        """The rows that the clock fired below, by the processing time that had passed then."""
+        """The rows that processing time fired below, by the processing time that had passed."""
         blobs = [blob for blob in self.of(Content.AHEAD) if blob.clock is not None]
         clocks = sorted({blob.clock for blob in blobs if blob.clock is not None})
         return {clock - _MILLISECOND: _by_port([b for b in blobs if b.clock == clock]) for clock in clocks}
 
     def of(self, content: Content) -> list[Blob]:
+        """The blobs of this content."""
         return [blob for blob in self.blobs if blob.content is content]
 
     @property
     def tick(self) -> int:
+        """The newest tick in microseconds; NO_WATERMARK for none."""
         return max((blob.clock for blob in self.of(Content.TICK) if blob.clock is not None), default=NO_WATERMARK)
 
     @property
@@ -75,7 +77,7 @@ class Arrived:
 def run(
     kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
 ) -> tuple[GroupContext, GroupEntry]:
-    """Drives the kernel with what has arrived; the context with what came out, and the new entry."""
+    """Drives the kernel with the input. Returns the context with the output, and the new entry."""
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
     context = GroupContext(store, entry.watermark, entry.clock, timers)
     batch = _micro_batch(clocks, entry, arrived)
@@ -85,7 +87,7 @@ def run(
 
 
 def held_above(context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
-    """The time that operators above must not reach: END_OF_TIME when that ends, None where nothing is to be said."""
+    """The time that operators above must not reach: END_OF_TIME when holding ends, None for no change."""
     if arrived.held is None and context.held == END_OF_TIME and not before.holds:
         return None
     return context.held if arrived.held is None else min(context.held, arrived.held)
@@ -135,12 +137,13 @@ def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Spark's watermark starts at 0; ours is moved by ``shift_ms``, so that times before 1970 are above that too.
+    """Translates between Spark's watermark and the two clocks of a kernel.
 
-    From ``end_ms`` (milliseconds since 1970) on it is the end of the input. ``chained_by_clock``: operators above
-    see the same clock, so that what processing time fires must reach them before it passes. ``ends``: no rows come
-    when the watermark is at the end of the input; where rows may wait below, some do. ``held_back_ms``: how far the
-    kernel's event time stays behind Spark's watermark, but for the end of the input.
+    Spark's watermark starts at 0; ours is shifted by ``shift_ms``, so that times before 1970 are above 0 too. From
+    ``end_ms`` (milliseconds since 1970) on it means the end of the input. ``chained_by_clock``: operators above see the
+    same clock, so rows that processing time fires must reach them before it passes. ``ends``: no rows arrive once the
+    watermark is at the end of the input; where operators below may hold rows, some do. ``held_back_ms``: how far the
+    event time of the kernel stays behind Spark's watermark, except at the end of the input.
     """
 
     watermark: Watermark
@@ -151,19 +154,18 @@ class Clocks:
     held_back_ms: int = 0
 
     def of_spark(self, watermark_ms: int) -> int:
-        """Microseconds since 1970 of Spark's watermark."""
+        """Spark's watermark as microseconds since 1970."""
         if watermark_ms <= 0 or self.watermark is Watermark.NONE:
             return NO_WATERMARK
         return self.micros(watermark_ms - self.shift_ms)
 
     def micros(self, ms: int) -> int:
+        """Milliseconds of Spark's watermark as microseconds since 1970."""
         return END_OF_TIME if ms >= self.end_ms else ms * 1000
 
     def times(self, watermark_ms: int, tick: int) -> tuple[int, int]:
-        """Event time and processing time; ``tick`` is the newest tick of the batch, in microseconds.
-
-        NO_WATERMARK is what is not known.
-        """
+        """Event time and processing time, NO_WATERMARK if unknown. ``tick``: the newest tick of the batch in
+        microseconds."""
         time = self._held_back(self.of_spark(watermark_ms))
         if self.watermark is Watermark.CLOCK:
             return (time if time == END_OF_TIME else NO_WATERMARK), time
@@ -177,8 +179,8 @@ class Clocks:
     def spark_timer(self, event_timer: int, processing_timer: int, watermark: int) -> int | None:
         """When Spark must call again, in its milliseconds, above 0 and after ``watermark``; None for never.
 
-        A timer before the year 1, where Spark's clock starts, waits for the first watermark that Spark has. Whatever
-        waits for a clock that Spark does not know is called at the end of the input, at which both end.
+        A timer before the year 1, where Spark's clock starts, waits for the first watermark of Spark. A timer on a
+        clock that Spark does not know waits for the end of the input, at which both clocks end.
         """
         if self.watermark is Watermark.NONE or watermark == END_OF_TIME:
             return None
@@ -188,7 +190,7 @@ class Clocks:
         if own == END_OF_TIME and other == END_OF_TIME:
             return None
         due_ms = self.end_ms if own == END_OF_TIME else min(-(-own // 1000) + self.held_back_ms, self.end_ms)
-        # Watermarks that are held may be before Spark's first.
+        # A held-back watermark may precede Spark's first one.
         after_ms = max(-self.shift_ms, watermark // 1000 + self.held_back_ms) + 1
         return max(due_ms, after_ms) + self.shift_ms
 
@@ -197,7 +199,7 @@ class Clocks:
 
 
 KEY: StateKey = ("", 0)
-"""Where the entry is; kernels name their parts of the state."""
+"""The key of the entry. Kernels use names for their parts of the state."""
 
 _FORMAT = struct.Struct("<5q")
 _HOLDS = b"\x01"
@@ -205,8 +207,9 @@ _HOLDS = b"\x01"
 
 @dataclass(frozen=True)
 class GroupEntry:
-    """``watermark`` and ``clock`` as the kernel saw them last; the earliest timer of either domain, END_OF_TIME for
-    none; the timer registered with Spark, in Spark's milliseconds, 0 for none; whether the kernel holds a watermark."""
+    """The state of the adapter for a key group: ``watermark`` and ``clock`` as the kernel saw them last; its earliest
+    timer of either domain, END_OF_TIME for none; the timer registered with Spark, in Spark's milliseconds, 0 for none;
+    and whether the kernel holds a watermark."""
 
     watermark: int = NO_WATERMARK
     clock: int = NO_WATERMARK
@@ -217,15 +220,18 @@ class GroupEntry:
 
     @property
     def waits(self) -> bool:
-        """True where the kernel must be called although nothing has come: it holds, or has set a timer of the clock."""
+        """True where the kernel must be called even without input: it holds a watermark, or has a timer of processing
+        time."""
         return self.holds or self.processing_timer != END_OF_TIME
 
     def to_bytes(self) -> bytes:
+        """The entry as bytes."""
         times = (self.watermark, self.clock, self.event_timer, self.processing_timer, self.spark_timer)
         return _FORMAT.pack(*times) + (_HOLDS if self.holds else b"")
 
     @staticmethod
     def from_bytes(value: bytes | None) -> GroupEntry:
+        """The entry of ``to_bytes``; a fresh one for None."""
         if value is None:
             return GroupEntry()
         watermark, clock, event_timer, processing_timer, spark_timer = _FORMAT.unpack_from(value)

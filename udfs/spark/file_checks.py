@@ -1,6 +1,5 @@
-"""A look at the files of each micro-batch before their rows are read: Spark drops those that are gone, and takes a
-column that a Parquet file lacks for one of NULLs.
-"""
+"""Checks the files of each micro-batch before their rows are read. Spark skips files that were deleted, and reads NULLs
+for a column that a Parquet file lacks."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ _numbers = count()
 
 
 def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
-    """``rows``, which are read once one task has looked at the files of the micro-batch.
+    """``rows``, which are read after one task has checked the files of the micro-batch.
 
-    The task comes when Spark has made its plan of the files, from which it drops those that are gone. It is a table of
-    one row that the stream is joined with: no source, so that offsets in the checkpoint are those of ``rows``.
+    The task runs when Spark has planned the files, from which it omits deleted ones. It is a table of one row with
+    which the stream is joined. It is not a source, so the offsets in the checkpoint are those of ``rows``.
     """
     look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_look_alone(listed), _LOOKED)
     return rows.crossJoin(F.broadcast(_counted(look, listed).select(_MISSING))).drop(_MISSING)

@@ -1,8 +1,8 @@
 """A kernel's processor on its way to Spark's Python processes.
 
-At the start of a query Spark asks a new Python process for the names of its state. That one needs no kernel, and what
-kernels import takes it as long as all else; it also knows nothing of the packages that were sent to workers. So this
-module travels by value, and the processor as bytes until the first rows come.
+At the start of a query Spark asks a new Python process for the names of its state. That process needs no kernel, and
+importing kernels takes it as long as everything else. It also lacks packages that were sent to workers. So this module
+is sent by value, and the processor remains bytes until the first rows arrive.
 """
 
 from __future__ import annotations
@@ -29,15 +29,19 @@ if TYPE_CHECKING:
 
 
 class ShippedProcessor(StatefulProcessor):
+    """The stateful processor that Spark pickles. It unpickles its ``KernelProcessor`` with the first rows."""
+
     def __init__(self, processor: KernelProcessor) -> None:
         self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark at the start of a task."""
         self._handle = handle
         self._state = None if can_declare_late(handle) else _declared(handle)
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        """Called by Spark for the rows of a key group."""
         return self._processor().rows(rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802
@@ -46,10 +50,11 @@ class ShippedProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
+        """Called by Spark for an expired timer of a key group."""
         return self._processor().expired(timerValues, expiredTimerInfo)
 
     def close(self) -> None:
-        pass
+        """Called by Spark at the end of a task."""
 
     def _processor(self) -> KernelProcessor:
         if self._arrived is None:

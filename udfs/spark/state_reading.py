@@ -1,4 +1,4 @@
-"""Counts what waits in the state of an operator that does not run; Spark reads its entries from a checkpoint."""
+"""Counts what is pending in the state of an operator that is not running; Spark reads the state from a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Entries of a map state, many in one exchange with Spark's state server.
+"""Entries of a map state, exchanged with Spark's state server in batches.
 
-The server answers requests of a socket one by one and in order, so many can be sent before the first answer is read.
-PySpark's public API waits for each answer instead, which costs five times as much; it is what remains where a
-version of PySpark does not have the methods that pipelining needs.
+The server answers the requests of a socket one by one and in order, so many can be sent before the first answer is
+read. PySpark's public API waits for each answer, which takes five times as long; it is the fallback for versions of
+PySpark without the methods that pipelining needs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ VALUE = StructType([StructField("text", StringType(), False)])
 NAME = "kernel"
 
 _IN_FLIGHT = 128
-"""Requests sent before answers are read: their answers fit the buffer of a socket, so that neither side waits forever.
-An answer takes 768 bytes of the 208 KiB that a local socket of Linux has, however short it is."""
+"""The number of requests to send before reading answers. The answers must fit into the buffer of the socket, or both
+sides would block: an answer takes at least 768 bytes of the 208 KiB that a local socket has on Linux."""
 
 _PROTOCOL = 0
 _HEADER = struct.Struct("!ii")
@@ -34,9 +34,11 @@ _HEADER = struct.Struct("!ii")
 
 
 class Entries(Protocol):
-    """The entries of the key that Spark has set, and its timers, in Spark's milliseconds."""
+    """The state of the key that Spark has set, and its timers in Spark's milliseconds."""
 
-    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]: ...
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        """The values of these keys, None for those that do not exist."""
+        ...
 
     def write(
         self,
@@ -48,7 +50,7 @@ class Entries(Protocol):
 
 
 def entries_of(handle: StatefulProcessorHandle, state: Any) -> Entries:
-    """``state`` is the map state ``NAME`` of ``KEY`` and ``VALUE``."""
+    """The fastest access to the map state ``state``, which maps ``KEY`` to ``VALUE``."""
     client = state_client(handle)
     return _OneByOne(handle, state) if client is None else _Pipelined(client)
 
@@ -173,10 +175,10 @@ _VALUES_HEADER = struct.Struct("<ii")
 
 _CODEC = "lz4_raw"
 _LEAST = 128
-"""Shorter values are kept as they are."""
+"""Shorter values are not compressed."""
 
 _TOGETHER = 1 << 16
-"""Bytes or characters that are worked on at a time, or a single value."""
+"""The number of bytes or characters to process at a time, unless a single value is longer."""
 
 _BYTES, _CHARACTERS = 7, 8
 
@@ -191,10 +193,12 @@ _Item = TypeVar("_Item", bytes, str)
 
 
 def to_texts(values: Sequence[bytes]) -> list[str]:
+    """Values as texts for Spark."""
     return [text for group in _groups(values) for text in _values_texts([_packed(value) for value in group])]
 
 
 def from_texts(texts: Sequence[str]) -> list[bytes]:
+    """The values of ``to_texts``."""
     return [_unpacked(packed) for group in _groups(texts) for packed in _bytes(group)]
 
 
@@ -267,10 +271,11 @@ def _gather(words: np.ndarray) -> None:
 
 
 class CallStore:
-    """Each entry is read at most once and written at most once.
+    """The state of a kernel for one key group during one call. Each entry is read at most once and written at most
+    once.
 
-    ``expected``: keys that are read at once, with the first that are asked for. Key groups are much alike, so what a
-    call began with is a good guess for the next (``stages.Part``).
+    ``expected``: keys to read together with the first that are asked for. Key groups are much alike, so the first keys
+    of a call are a good guess for the next call (``StageStore.began_with``).
     """
 
     def __init__(self, entries: Entries, expected: Sequence[StateKey] = ()) -> None:
@@ -280,6 +285,7 @@ class CallStore:
         self._written: dict[StateKey, bytes | None] = {}
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        """The values of these keys, including changes of this call."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._known]
         if missing:
             missing += [key for key in self._expected if key not in self._known and key not in missing]
@@ -288,11 +294,12 @@ class CallStore:
         return [self._known[key] for key in keys]
 
     def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
+        """Changes entries; they are written by ``flush``."""
         self._known.update(entries)
         self._written.update(entries)
 
     def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Writes the entries, and moves Spark's timer, all in one exchange."""
+        """Writes all changes and updates Spark's timer, in one exchange."""
         kept = [(key, value) for key, value in self._written.items() if value is not None]
         removed = [key for key, value in self._written.items() if value is None]
         if kept or removed or deleted_timer is not None or timer is not None:

@@ -1,7 +1,7 @@
-"""Kernels in bounded jobs of Spark: each job is a step of a test, and takes the state that the one before has left.
+"""Kernels in bounded jobs of Spark: each job is a step of a test and starts from the state that the previous one left.
 
-The files of a test stand in one folder: what the current step is, the rows that it brings, and per operator the state
-behind each step. A step that is computed again gives the same, because it begins with the state before it.
+The files of a test are in one folder: the current step, its rows, and the state of each operator after each step.
+Computing a step again gives the same result, because it starts from the same state.
 """
 
 from __future__ import annotations
@@ -28,33 +28,36 @@ _STEP, _STATE, _TOLD = "step", "state", "told"
 
 @dataclass(frozen=True)
 class StepFolder:
-    """``path``: the folder of the test that runs; ``number``: that of the step, ``watermark_ms`` what it begins with,
-    both as Spark counts."""
+    """The files of a running test. ``path``: its folder."""
 
     path: str
 
     def begin(self, number: int, watermark_ms: int) -> None:
+        """Starts a step. ``number`` and ``watermark_ms`` are as in Spark."""
         Path(self.path, _STEP).write_bytes(pickle.dumps((number, watermark_ms)))
 
     @property
     def current(self) -> tuple[int, int]:
+        """The number of the current step, and the watermark at its start."""
         number, watermark_ms = pickle.loads(Path(self.path, _STEP).read_bytes())
         return number, watermark_ms
 
-    def state(self, operator: int, number: int) -> KeptState:
-        """That of an operator behind a step; empty where there is none."""
+    def state(self, operator: int, number: int) -> GroupStates:
+        """The state of an operator after a step; empty if there is none."""
         file = self._file(_STATE, operator, number)
-        return pickle.loads(file.read_bytes()) if file.exists() else KeptState()
+        return pickle.loads(file.read_bytes()) if file.exists() else GroupStates()
 
-    def keep(self, operator: int, number: int, state: KeptState) -> None:
+    def keep(self, operator: int, number: int, state: GroupStates) -> None:
+        """Stores the state of an operator after a step."""
         _written(self._file(_STATE, operator, number), pickle.dumps(state))
 
-    def told(self, mark: int, number: int) -> int | None:
-        """The newest time that a step has told, in ms; None for none."""
+    def reported(self, mark: int, number: int) -> int | None:
+        """The newest time that was reported in a step, in ms; None for none."""
         file = self._file(_TOLD, mark, number)
         return int(file.read_text()) if file.exists() else None
 
-    def tell(self, mark: int, number: int, time_ms: int) -> None:
+    def report(self, mark: int, number: int, time_ms: int) -> None:
+        """Reports the newest time of a watermark in a step."""
         _written(self._file(_TOLD, mark, number), str(time_ms).encode())
 
     def _file(self, kind: str, which: int, number: int) -> Path:
@@ -68,8 +71,8 @@ def _written(file: Path, content: bytes) -> None:
 
 
 @dataclass
-class KeptState:
-    """By key group the entries and the timers, in Spark's milliseconds; how many rows were late so far."""
+class GroupStates:
+    """By key group the entries and the timers, in Spark's milliseconds; and the number of late rows so far."""
 
     entries: dict[int, dict[StateKey, bytes]] = field(default_factory=dict)
     timers: dict[int, set[int]] = field(default_factory=dict)
@@ -77,17 +80,19 @@ class KeptState:
 
     @property
     def next_timer(self) -> int | None:
+        """The earliest timer; None for none."""
         return min((timer for timers in self.timers.values() for timer in timers), default=None)
 
 
 @dataclass(frozen=True)
 class GroupEntries:
-    """The ``state_server.Entries`` of a key group."""
+    """The ``state_server.Entries`` of a key group, in memory."""
 
     entries: dict[StateKey, bytes]
     timers: set[int]
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        """The values of these keys."""
         return [self.entries.get(key) for key in keys]
 
     def write(
@@ -97,6 +102,7 @@ class GroupEntries:
         deleted_timer: int | None = None,
         timer: int | None = None,
     ) -> None:
+        """Changes entries and timers."""
         self.entries.update(entries)
         for key in removed:
             self.entries.pop(key, None)
@@ -122,8 +128,8 @@ class _Times:
 
 @dataclass(frozen=True)
 class SteppedProcessor:
-    """Calls a ``KernelProcessor``, which comes pickled, in the order in which Spark does: key groups with rows, then
-    timers that are due. ``output``: the columns of what it gives."""
+    """Calls a pickled ``KernelProcessor`` in the order in which Spark does: key groups with rows, then timers that are
+    due. ``output``: the columns of its output."""
 
     pickled: bytes
     operator: int
@@ -131,6 +137,7 @@ class SteppedProcessor:
     output: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The output of a step for its blobs."""
         from pyspark.sql import Row
 
         spare_imports()
@@ -148,7 +155,7 @@ class SteppedProcessor:
         yield pa.RecordBatch.from_arrays(columns, schema=self.output)
 
     def _called(
-        self, processor: KernelProcessor, blobs: dict[int, list[Row]], state: KeptState, watermark_ms: int
+        self, processor: KernelProcessor, blobs: dict[int, list[Row]], state: GroupStates, watermark_ms: int
     ) -> Iterator[Row]:
         now: Any = _Times(watermark_ms)
         for group in sorted(blobs):
@@ -162,19 +169,20 @@ class SteppedProcessor:
             state.timers[group].discard(time)
 
 
-def _entries_of(state: KeptState, group: int) -> GroupEntries:
+def _entries_of(state: GroupStates, group: int) -> GroupEntries:
     return GroupEntries(state.entries.setdefault(group, {}), state.timers.setdefault(group, set()))
 
 
 @dataclass(frozen=True)
 class RowsOfStep:
-    """The rows of the step, from a file ``<step>.parquet`` of a folder; none where there is no such file."""
+    """The rows of the step, from a file ``<step>.parquet`` of a folder; none if there is no such file."""
 
     steps: StepFolder
     folder: str
     schema: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the current step."""
         import pyarrow.parquet as pq
 
         spare_imports()
@@ -186,13 +194,14 @@ class RowsOfStep:
 
 @dataclass(frozen=True)
 class NewestTime:
-    """Rows that pass by; the newest time in a column of theirs is told."""
+    """Passes rows on and reports the newest time in one of their columns."""
 
     steps: StepFolder
     mark: int
     column: str
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The unchanged rows."""
         spare_imports()
         newest: int | None = None
         for batch in batches:
@@ -202,4 +211,4 @@ class NewestTime:
             yield batch
         if newest is not None:
             number, _ = self.steps.current
-            self.steps.tell(self.mark, number, newest // 1000)
+            self.steps.report(self.mark, number, newest // 1000)

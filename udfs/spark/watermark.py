@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Watermark(Enum):
-    """NONE: the query has none, and kernels no timers."""
+    """The origin of an operator's watermark. NONE: the query has none, and kernels have no timers."""
 
     EVENT_TIME = "event time"
     CLOCK = "clock"

@@ -1,4 +1,4 @@
-"""The index of rows in buckets. Each bucket holds a range of the rows' place, so that it splits where its rows need it.
+"""The index of rows in buckets. Each bucket holds the rows of a range of places, and splits where it has too many rows.
 
 The place of a row is an int64 column: the hash of its key, or a time.
 """
@@ -18,7 +18,7 @@ from sqlstream.udfs.state.chunked import check_fingerprint, decode, encode, fing
 
 EVENT_TIMER = "__event_timer"
 PROCESSING_TIMER = "__processing_timer"
-"""BIGINT columns of stored rows: when the row must be looked at again; END_OF_TIME for never."""
+"""BIGINT columns of stored rows: the time at which the row must be processed again; END_OF_TIME for never."""
 
 LOW, NUMBER, ROWS, CHUNKS, EVENT, PROCESSING = range(6)
 """Columns of the index: lowest place, number in the store, rows, chunks, earliest timers."""
@@ -30,15 +30,15 @@ _LOWEST = -(2**63)
 
 
 _FEW = 16
-"""An index of fewer buckets is written whole."""
+"""An index of fewer buckets is always written as a whole."""
 
 
 @dataclass
 class Buckets:
-    """``index``: int64, one row per bucket, in order of LOW; the first begins at the lowest int64.
+    """The index: an int64 array with one row per bucket, in order of LOW; the first bucket begins at the lowest int64.
 
-    It is stored as two entries, the index and the rows of it that have changed since, by their positions: so few
-    buckets that change in a large index cost little. ``changed``: positions that the first entry does not tell of.
+    It is stored as two entries, the index and the rows of it that have changed since, by their positions: so changing
+    few buckets of a large index costs little. ``changed``: the positions that are not up to date in the first entry.
     """
 
     index: np.ndarray
@@ -49,10 +49,12 @@ class Buckets:
 
     @staticmethod
     def empty() -> Buckets:
+        """An index of one bucket without rows."""
         return Buckets(np.array([[_LOWEST, 0, 0, 0, END_OF_TIME, END_OF_TIME]], np.int64), 1)
 
     @staticmethod
     def keys(name: str) -> list[StateKey]:
+        """The keys of the two entries of the index in the store."""
         return [(name, 0), (name, 1)]
 
     @staticmethod
@@ -71,7 +73,8 @@ class Buckets:
         return buckets
 
     def written(self, schema: pa.Schema, name: str) -> dict[StateKey, bytes | None]:
-        """What is to be put into the store. The square root of the index is where both ways cost the same."""
+        """The entries to put into the store. The whole index is rewritten when more than the square root of its size
+        has changed."""
         whole, recent = Buckets.keys(name)
         if self._whole and len(self.index) >= _FEW and len(self.changed) ** 2 <= 2 * len(self.index):
             positions = np.array(sorted(self.changed), np.int64)
@@ -94,23 +97,27 @@ class Buckets:
         return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)
 
     def holding(self, places: np.ndarray) -> np.ndarray:
-        """The buckets that hold any of the places, which are sorted: numpy sorts many faster than it finds each."""
+        """The buckets that contain any of the places, which are sorted."""
         edges = np.searchsorted(places, self.index[:, LOW])
         return np.flatnonzero(np.diff(edges, append=len(places)) > 0)
 
     def due(self, domain: Domain, time: int) -> np.ndarray:
+        """The buckets with a timer up to a time."""
         timers = self.index[:, TIMER_OF[domain]]
         return np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
 
     def next_timer(self, domain: Domain) -> int:
+        """The earliest timer of all rows; END_OF_TIME for none."""
         return int(self.index[:, TIMER_OF[domain]].min())
 
     def new_number(self) -> int:
+        """An unused number for the entries of a bucket."""
         self.next_number += 1
         return self.next_number - 1
 
     def with_buckets(self, added: Sequence[Sequence[int]]) -> Buckets:
-        """The index with new buckets and without empty ones, whose range the neighbour below takes over."""
+        """The index with new buckets added and empty buckets removed; the bucket below takes over the range of a
+        removed one."""
         index = np.concatenate((self.index, np.array(added, np.int64).reshape(-1, 6)))
         kept = index[index[:, ROWS] > 0]
         if len(kept) == 0:
@@ -121,7 +128,7 @@ class Buckets:
 
 
 class BucketPiece(NamedTuple):
-    """Rows of one bucket and their earliest timers of event time and processing time."""
+    """Rows of one bucket, and their earliest timers of event time and processing time."""
 
     rows: pa.RecordBatch
     timers: np.ndarray
@@ -142,12 +149,12 @@ def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
-    """Has a bucket too many rows, and can it be cut? Rows of one place stay together."""
+    """True where a bucket has too many rows and can be split. Rows of one place stay together."""
     return len(places) > most_rows and bool(places.min() != places.max())
 
 
 def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, BucketPiece]]:
-    """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest places."""
+    """Splits an overfull bucket into pieces that are about two thirds full, each with its lowest place."""
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
     return [(int(lows[piece]), bucket_piece) for piece, bucket_piece in parts.items()]
@@ -181,28 +188,31 @@ def _narrow(positions: np.ndarray) -> np.ndarray:
 
 
 FACTOR = 2
-"""A chunk is rewritten with those behind it when it has fewer than so many times their rows."""
+"""A chunk is merged with all later ones when it has fewer than this many times their rows."""
 
 SMALL = 16
-"""A chunk of fewer rows costs what none would: it becomes one with those behind it."""
+"""A chunk of fewer rows is merged with all later ones: it costs hardly more than no chunk."""
 
 NO_PLACES = np.zeros(0, np.int64)
 
 
 class Chunk(NamedTuple):
+    """A chunk of a bucket: its rows, and the places whose rows in earlier chunks it replaces."""
+
     rows: pa.RecordBatch
     replaced: np.ndarray = NO_PLACES
 
     @property
     def size(self) -> int:
+        """The number of rows and replaced places."""
         return max(int(self.rows.num_rows), len(self.replaced))
 
 
 @dataclass(eq=False)
 class Bucket:
-    """A bucket during one call: the first ``stored`` of its ``chunks`` are in the store, the others have come since.
+    """A bucket during one call: the first ``stored`` of its ``chunks`` are in the store, the others are new.
 
-    Where it is not ``loaded``, ``chunks`` are only those that have come. ``rows``: how many all chunks leave.
+    If it is not ``loaded``, ``chunks`` are only the new ones. ``rows``: the number of rows that remain of all chunks.
     """
 
     chunks: list[Chunk]
@@ -222,14 +232,14 @@ def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
 
 
 def write_chunk(chunk: Chunk, number: int) -> bytes:
-    """What the first chunk replaces is gone already."""
+    """A chunk as bytes. The first chunk has nothing to replace."""
     if number == 0:
         return encode(chunk.rows)
     return len(chunk.replaced).to_bytes(8, "little") + chunk.replaced.tobytes() + encode(chunk.rows)
 
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
-    """The chunks from this one on become one; as many as there are where they may stay."""
+    """The first of the chunks that are merged into one; the number of chunks if none are."""
     chunks, behind = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
@@ -244,7 +254,7 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
 
 
 def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:
-    """The sorted positions of buckets; neighbours that have few rows together are in one list, to become one."""
+    """Lists of sorted positions of buckets; neighbours with few rows in total are in one list and are merged."""
     groups: list[list[int]] = []
     filled = 0
     for position, bucket in buckets.items():
@@ -266,7 +276,7 @@ def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
 
 
 def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
-    """The rows of chunks that no later one replaces, in order."""
+    """The rows of chunks that no later chunk replaces, in order."""
     batches, gone = [], NO_PLACES
     for rows, replaced in reversed(chunks):
         batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
@@ -301,6 +311,7 @@ def distinct(places: np.ndarray) -> np.ndarray:
 
 
 def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several batches as one."""
     return batches[0] if len(batches) == 1 else whole(pa.Table.from_batches(batches))
 
 
@@ -328,12 +339,12 @@ def _without(rows: pa.RecordBatch, places: np.ndarray, hash_column: str) -> pa.R
 
 
 DENSE = 4
-"""Where one row in so many is asked for, buckets are given, and written, as a whole."""
+"""Where at least one row in this many is asked for, whole buckets are returned and written."""
 
 
 class AskedRows:
-    """``places``: the sorted places that were asked for; None for all rows of the loaded buckets. ``by``: the column of
-    places."""
+    """The rows of loaded buckets that a kernel asked for. ``places``: the sorted places that were asked for; None for
+    all rows. ``by``: the column of places."""
 
     def __init__(self, by: str, schema: pa.Schema) -> None:
         self.places: np.ndarray | None = NO_PLACES
@@ -342,12 +353,13 @@ class AskedRows:
         self._latest: tuple[Sequence[Bucket], pa.Table] | None = None
 
     def add(self, places: np.ndarray, dense: bool) -> None:
+        """Asks for more places. ``dense``: for all rows of the loaded buckets."""
         if self.places is not None:
             self.places = None if dense else distinct(np.concatenate((self.places, places)))
             self._latest = None
 
     def changed(self) -> None:
-        """The buckets have other rows than before."""
+        """Call it when the rows of the buckets have changed."""
         self._latest = None
 
     def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
@@ -362,7 +374,7 @@ class AskedRows:
 
 
 def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
-    """Are sorted places, of so many rows, many? By their number, and by the rows that they have in one bucket."""
+    """True where so many of the rows of a bucket are asked for that all of them are returned."""
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
     of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()

@@ -12,11 +12,11 @@ import pyarrow as pa
 from sqlstream.udfs.kernel import NO_WATERMARK, StateKey, Store
 
 MOST_CHUNKS = 16
-"""An entry of more chunks becomes one chunk when it is read."""
+"""An entry of more chunks is merged into one when it is read."""
 
 
 class Extent(NamedTuple):
-    """How much an entry holds: chunks, rows, and those of the rows that are in the first chunk."""
+    """The size of an entry: its chunks, its rows, and the rows of its first chunk."""
 
     chunks: int
     rows: int
@@ -79,7 +79,7 @@ class ChunkedState:
 
     @property
     def mark(self) -> int:
-        """A number that is kept as long as there are entries; NO_WATERMARK at first."""
+        """A number that is stored as long as there are entries; NO_WATERMARK at first."""
         self._entries()
         return self._mark
 
@@ -176,17 +176,18 @@ class ChunkedState:
 
 
 class StateSchemaError(RuntimeError):
-    """Stored state has other columns than the query that resumes from it."""
+    """The stored state has other columns than the query that resumes from it."""
 
 
 def whole(rows: pa.Table) -> pa.RecordBatch:
-    """The rows in one batch, of which slices cost next to nothing."""
+    """The rows as one batch, of which slices are almost free."""
     batches = rows.combine_chunks().to_batches()
     assert len(batches) <= 1, "more than 2 GiB of text or lists in one entry of state"
     return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
+    """Rows as an Arrow record batch message without the schema."""
     data: bytes = rows.serialize().to_pybytes()
     return data
 
@@ -198,20 +199,23 @@ def decode(entry: bytes | memoryview | None, schema: pa.Schema) -> pa.RecordBatc
 
 
 def fingerprint(schema: pa.Schema) -> int:
-    """63 bits that tell schemas apart by the names and types of their columns."""
+    """A 63-bit hash of the names and types of the columns."""
     text = "\n".join(f"{column.name} {column.type}" for column in schema)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def check_fingerprint(stored: int, schema: pa.Schema, name: str) -> None:
+    """StateSchemaError where the stored fingerprint is not that of the schema. ``name``: the part of the state."""
     if stored != fingerprint(schema):
         columns = ", ".join(f"{column.name} {column.type}" for column in schema)
         raise StateSchemaError(f'stored state "{name}" has other columns than the query, which has {columns}')
 
 
 def chunk_key(name: str, number: int, chunk: int) -> StateKey:
+    """The key in the store of one chunk of an entry."""
     return f"{name}/{chunk}", number
 
 
 def chunk_keys(name: str, number: int, count: int, start: int = 0) -> list[StateKey]:
+    """The keys of chunks ``start`` to ``count`` of an entry."""
     return [chunk_key(name, number, chunk) for chunk in range(start, count)]

@@ -1,4 +1,5 @@
-"""Rows by key: one row per key or window, in buckets by hash. A batch costs the rows of its keys, not their buckets."""
+"""Rows by key: the main state of kernels. Rows are stored in buckets by hash; a batch pays for the rows of its keys,
+not for their buckets."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ from sqlstream.udfs.state.buckets import (
 from sqlstream.udfs.state.chunked import MOST_CHUNKS, chunk_key, chunk_keys, whole
 
 BUCKET_ROWS = 1024
-"""A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""
+"""A bucket of more rows is split. Smaller buckets make small batches cheaper, larger ones make large batches
+cheaper."""
 
 LARGER = 4
 """Buckets hold up to so many times as many where a call writes half of all rows, or more: then the number of entries is
@@ -48,12 +50,14 @@ what costs."""
 
 
 class KeyedState:
-    """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, where it has them.
+    """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, if it has these
+    columns.
 
-    ``by`` is the column whose ranges the buckets hold, where it is not KEY_HASH: the *place* of a row. Rows of one
-    place come and go together, and keep their order.
-    An instance serves one call of a kernel. Buckets stay as they are until ``flush``, which writes what has changed,
-    splits buckets that overflow and joins small ones, all in one call of the store. After it nothing is loaded.
+    ``by`` is the column with the *place* of a row, whose ranges the buckets hold, if it is not KEY_HASH. Rows of one
+    place are loaded, replaced and deleted together, and keep their order.
+
+    An instance serves one call of a kernel. Buckets do not change until ``flush``, which writes all changes, splits
+    overfull buckets and merges small ones, in one call of the store. After it nothing is loaded.
     """
 
     def __init__(
@@ -70,7 +74,7 @@ class KeyedState:
         self._given = AskedRows(by, self.schema)
 
     def load(self, hashes: np.ndarray) -> pa.Table:
-        """The rows of these hashes, and maybe others of their buckets."""
+        """The rows of these hashes, and possibly others of the same buckets."""
         places = np.sort(hashes)
         positions = self._fetch(self._buckets().holding(places))
         if positions:
@@ -80,12 +84,13 @@ class KeyedState:
         return self._table(positions)
 
     def load_all(self) -> pa.Table:
+        """All rows."""
         positions = self._fetch(np.arange(len(self._buckets().index)))
         self._given.add(NO_PLACES, dense=True)
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """The rows of all places that have a timer up to this time, and maybe others of their buckets."""
+        """The rows of all places that have a timer up to this time, and possibly others of the same buckets."""
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:
             rows = pa.Table.from_batches(self._batches(positions), self.schema)
@@ -95,11 +100,11 @@ class KeyedState:
         return self._table(positions)
 
     def loaded(self) -> pa.Table:
-        """The rows that were given since the last ``flush``, as replaced and appended since."""
+        """The rows that were returned since the last ``flush``, with all changes since."""
         return self._table(self._loaded())
 
     def replace(self, rows: pa.Table) -> None:
-        """The new contents of all places that were given, so of ``loaded``. Rows that are not given back are gone."""
+        """Replaces all rows that were returned (``loaded``) by ``rows``. Rows that are not among them are deleted."""
         pieces = self._cut(rows)
         assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
         if self._given.places is None:
@@ -109,7 +114,7 @@ class KeyedState:
             self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
-        """Adds rows, behind those of their places, without reading them."""
+        """Appends rows after those of the same places, without reading them."""
         pieces = self._cut(rows)
         for position, piece in pieces.items():
             self._add(position, Chunk(piece.rows), piece.rows.num_rows)

@@ -1,4 +1,4 @@
-"""A store in memory that counts what it is asked."""
+"""A store in memory that counts its traffic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlstream.udfs.kernel import StateKey
 
 @dataclass
 class Traffic:
-    """Calls, entries and bytes that went to and from a store."""
+    """Calls, entries and bytes read from and written to a store."""
 
     gets: int = 0
     puts: int = 0
@@ -22,6 +22,8 @@ class Traffic:
 
 @dataclass
 class MemoryStore:
+    """A ``Store`` in memory."""
+
     entries: dict[StateKey, bytes] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
 
@@ -44,15 +46,18 @@ class MemoryStore:
                 self.traffic.bytes_written += len(value)
 
     def snapshot(self) -> dict[StateKey, bytes]:
+        """A copy of all entries."""
         return dict(self.entries)
 
     def restore(self, snapshot: Mapping[StateKey, bytes]) -> None:
+        """Replaces all entries by those of a snapshot."""
         self.entries = dict(snapshot)
 
     def forget_traffic(self) -> None:
+        """Resets the traffic counters."""
         self.traffic = Traffic()
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
+        """The total size of all entries in bytes."""
         return sum(map(len, self.entries.values()))

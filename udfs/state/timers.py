@@ -1,7 +1,7 @@
-"""Timers that functions of users register: two queues, of event time and of processing time.
+"""Timers that functions of users register, in two queues: event time and processing time.
 
-A timer exists once per key, namespace, name and time, as in Flink's InternalTimerService. What is registered and
-deleted is appended to the state, in buckets by time, and settled when its time comes: a call costs what it registers,
+A timer exists once per key, namespace, name and time, as in Flink's InternalTimerService. Registrations and deletions
+are appended to the state, in buckets by time, and resolved when their time comes. So a call pays for what it registers,
 deletes and fires, however many timers there are.
 """
 
@@ -28,7 +28,8 @@ _NAME, _DELETED, _TIME = "__name", "__deleted", EVENT_TIMER
 
 
 class Timer(NamedTuple):
-    """``key`` and ``namespace`` are values of the columns of those schemas. ``time`` in microseconds."""
+    """A timer. ``key`` and ``namespace`` are the values of the columns of those schemas; ``time`` is in
+    microseconds."""
 
     time: int
     key: Values
@@ -55,19 +56,19 @@ class TimerService:
         self._queues[domain].delete(timer)
 
     def due(self, domain: Domain, time: int) -> Iterator[Timer]:
-        """Takes the timers up to a time, in order of their times, then of their registration.
+        """Removes and yields the timers up to a time, in order of their times, then of their registration.
 
-        What happens between two of them counts: a timer that is registered for a time up to this one comes as well, one
-        that is deleted does not.
+        Changes between two of them take effect: a timer that is registered for a time up to this one is yielded too, a
+        deleted one is not.
         """
         with self.firing(domain, time) as firing:
             yield from firing.up_to(time)
 
     @contextmanager
     def firing(self, domain: Domain, time: int) -> Iterator[Firing]:
-        """The timers up to a time, to be taken step by step; those that nobody has taken at the end stay registered.
+        """The timers up to a time, to be taken step by step. Those that were not taken at the end remain registered.
 
-        Meanwhile what is registered and deleted up to this time counts at once.
+        Meanwhile, registrations and deletions up to this time take effect at once.
         """
         queue = self._queues[domain]
         firing = queue.open(time)
@@ -75,7 +76,8 @@ class TimerService:
         queue.close()
 
     def next_timer(self, domain: Domain) -> int:
-        """When ``due`` must be called next; END_OF_TIME for never. After deletions there may be no timer then."""
+        """When ``due`` must be called next; END_OF_TIME for never. After deletions there may be no timer at that
+        time."""
         return self._queues[domain].next_timer()
 
     def registered(self, domain: Domain) -> list[Timer]:
@@ -83,6 +85,7 @@ class TimerService:
         return self._queues[domain].registered()
 
     def flush(self) -> None:
+        """Writes all changes to the store."""
         for queue in self._queues.values():
             queue.flush()
 
@@ -167,7 +170,7 @@ class _Queue:
 
 
 class Firing:
-    """Timers in order of their times, then of their arrival, while more arrive and some are deleted."""
+    """Timers in order of their times, then of registration, while more are registered and some are deleted."""
 
     def __init__(self, until: int) -> None:
         self.until = until
@@ -176,6 +179,7 @@ class Firing:
         self._heap: list[tuple[int, int, Timer]] = []
 
     def add(self, timer: Timer) -> None:
+        """Registers a timer."""
         identity = hashable(timer)
         if identity not in self._live:
             self._live[identity] = self._arrived
@@ -183,6 +187,7 @@ class Firing:
             self._arrived += 1
 
     def discard(self, timer: Timer) -> None:
+        """Deletes a timer, if there is one."""
         self._live.pop(hashable(timer), None)
 
     def left(self) -> list[Timer]:
@@ -190,7 +195,7 @@ class Firing:
         return [timer for _, arrived, timer in sorted(self._heap) if self._live.get(hashable(timer)) == arrived]
 
     def up_to(self, time: int) -> Iterator[Timer]:
-        """Takes the timers up to a time, also those that come while the caller holds one."""
+        """Removes and yields the timers up to a time, including those that are added meanwhile."""
         while self._heap and self._heap[0][0] <= time:
             _, arrived, timer = heapq.heappop(self._heap)
             identity = hashable(timer)
@@ -200,7 +205,7 @@ class Firing:
 
 
 def hashable(value: object) -> object:
-    """A value that is equal where keys are equal: lists can be hashed, NaN equals NaN."""
+    """A hashable value that is equal where keys are equal: lists become tuples, all NaN are one."""
     if isinstance(value, list | tuple):
         return tuple(hashable(member) for member in value)
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""The best rows of each key: Top-N by any order, first and last rows, Top-N of windows."""
+"""The first rows of each key: Top-N by any order, deduplication, Top-N of windows."""

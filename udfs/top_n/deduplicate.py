@@ -1,8 +1,8 @@
-"""One row of each key: the first or the last one, by their times or as they come.
+"""Deduplication: the first or the last row of each key, by time or by arrival.
 
-As Flink's Deduplicate does (ProcTimeDeduplicateKeepFirstRowFunction and its kin): the first row as it comes is final;
-the others are updated when an earlier, or a later, row comes, however late that is. Of rows of one time the first that
-came is the first, and the last the last.
+The semantics are those of Flink's Deduplicate (ProcTimeDeduplicateKeepFirstRowFunction etc.): the first row by arrival
+is final; all others are updated when an earlier, or later, row arrives, however late. Among rows of the same time,
+arrival decides.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 
 @dataclass(frozen=True)
-class DeduplicateKernel(ForgettingKernel):
-    """``input`` has ``keys``, the columns ``passed`` that come out and ``time``, a BIGINT column; None: rows are in
-    order of arrival. ``last``: the last row of a key, else the first. ``before``: somebody reads -U. ``ttl``: a key is
-    forgotten so many microseconds of processing time after its row came, and nothing comes out of that; 0: never.
-    """
+class DeduplicateKernel(ExpiringKernel):
+    """The kernel of a deduplication. ``input`` has ``keys``, the columns ``passed`` that are emitted, and ``time``, a
+    BIGINT column; None: by arrival. ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are
+    needed. ``ttl``: a key is dropped, without output, this many microseconds of processing time after its row arrived;
+    0: never."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -42,7 +42,7 @@ class DeduplicateKernel(ForgettingKernel):
 
     @property
     def is_final(self) -> bool:
-        """True where no other row takes the place of the first one."""
+        """True where no other row can replace the first one."""
         return self.time is None and not self.last
 
     def combine(self, rows: pa.Table) -> pa.Table:
@@ -59,7 +59,7 @@ class DeduplicateKernel(ForgettingKernel):
         if not self.last:
             chosen = chosen[::-1]
         row = np.empty(ids.count, np.int64)
-        row[ids.ids[chosen]] = chosen  # of several the one that is written last stays
+        row[ids.ids[chosen]] = chosen  # of several assignments the last one wins
         return rows.take(pa.array(np.sort(row)))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
@@ -97,7 +97,7 @@ class DeduplicateKernel(ForgettingKernel):
         was = stored.select(self.passed)
         updates = stored_row[takes] >= 0
         if not self.ttl and updates.any():
-            # With a time to live an equal row is a change, so that operators above remember it as long.
+            # With a time to live an equal row is a change, so that operators above keep it as long.
             again = takes[updates]
             same = ~differ(was.take(pa.array(stored_row[again])), passed_rows.take(pa.array(again)))
             takes = np.setdiff1d(takes, again[same], assume_unique=True)

@@ -1,11 +1,12 @@
-"""Top-N: of each key the rows with the best numbers, as changes of that table.
+"""Top-N: the first rows of each key by an order, as a changelog.
 
-As Flink's AppendOnlyTopNFunction and RetractableTopNFunction do, which go row by row: here what a micro-batch changes
-of a key comes out once. Where rows are only added, those that others have pushed out are forgotten; where they may be
-retracted, all rows of a key are state. Of equal rows the one that came first goes first.
+The semantics are those of Flink's AppendOnlyTopNFunction and RetractableTopNFunction, which process row by row; here
+the changes of a micro-batch to a key are emitted once. If rows are only inserted, rows that drop out of the Top-N are
+dropped from the state; if they may be retracted, all rows of a key are state. Of equal rows the one that arrived first
+is first.
 
-With numbers, the row of a number is updated (-U, +U); without, a row is added when it is among the best and deleted
-when it is no more. A key that has one row at most is updated, too.
+With row numbers, the row of a number is updated (-U, +U); without, a row is inserted when it enters the Top-N and
+deleted when it leaves it. A key with at most one row is updated, too.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Contex
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import ForgettingKernel
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
 _WORTH_COMBINING = 4
-"""Rows are cut down before the exchange where there are so many times as many as may be left of them."""
+"""Rows are reduced before the exchange if their number is at least this many times the possible number of remaining
+rows."""
 
 
 class _RowsOfKind(NamedTuple):
@@ -40,12 +42,11 @@ class _RowsOfKind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TopNKernel(ForgettingKernel):
-    """``input`` has the columns of the ``ranking``, those ``passed`` that come out, and ROW_KIND where rows may be
-    retracted. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
-    forgotten so many microseconds of processing time after its rows last changed, and nothing comes out of that; 0:
-    never. ``appends``: rows are only added to the result, because each comes behind all before it.
-    """
+class TopNKernel(ExpiringKernel):
+    """The kernel of a Top-N. ``input`` has the columns of the ``ranking``, those ``passed`` that are emitted, and
+    ROW_KIND if rows may be retracted. ``number``: the name of the INT column with the row number, None for none.
+    ``ttl``: a key is dropped, without output, this many microseconds of processing time after its rows last changed; 0:
+    never."""
 
     input: pa.Schema
     ranking: Ranking
@@ -61,15 +62,16 @@ class TopNKernel(ForgettingKernel):
 
     @property
     def appends(self) -> bool:
-        """True where a row comes behind all that were there."""
+        """True where every row ranks after all earlier ones, so that rows are only appended to the result."""
         return not self.retracts and not self.ranking.order
 
     @property
     def retracts(self) -> bool:
+        """True where rows may be retracted."""
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Drops the rows that other rows of the same batch push out."""
+        """Drops rows that other rows of the same batch displace."""
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
             return rows
         places = self.ranking.places(rows)
@@ -89,7 +91,7 @@ class TopNKernel(ForgettingKernel):
         return int(self.kept(context.store).load_all().num_rows)
 
     def kept(self, store: Store) -> KeyedState:
-        """The rows that are state."""
+        """The stored rows."""
         return KeyedState(store, "rows", self._stored)
 
     # --- what changes -------------------------------------------------------------------------------------------
@@ -216,10 +218,9 @@ class TopNKernel(ForgettingKernel):
 
 @dataclass(frozen=True)
 class WindowTopNKernel(Kernel):
-    """``input`` has the columns of the ``ranking``, of whose keys one says which window it is, those ``passed`` that
-    come out, and ``closes``: the watermark at which the window of a row has all its rows. ``number``: what the INT
-    column with the number of a row is called, None for none.
-    """
+    """The kernel of a Top-N of windows. ``input`` has the columns of the ``ranking``, whose keys include the window,
+    those ``passed`` that are emitted, and ``closes``: the watermark at which the window of a row is complete.
+    ``number``: the name of the INT column with the row number, None for none."""
 
     input: pa.Schema
     ranking: Ranking
@@ -261,7 +262,7 @@ class WindowTopNKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of windows that are open, as far as they are among the best of their batch."""
+        """Rows of open windows, except for those that others of their batch displaced."""
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

@@ -1,7 +1,8 @@
-"""ORDER BY as numbers: each column of an order becomes int64, so that numpy sorts and compares rows of any types.
+"""ORDER BY as numbers: each column of an order becomes int64, so that numpy sorts and compares rows of any types. Also
+the ranking of a Top-N.
 
 The order of values is Spark's: NaN is the greatest number, -0.0 equals 0.0, texts are compared byte by byte, FALSE
-comes before TRUE. NULLs come first or last as is said.
+precedes TRUE. NULLs are first or last as specified.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Order:
 
 
 def sort_keys(rows: pa.Table, orders: Sequence[Order]) -> list[Numbers]:
-    """Arrays of one int64 per row, the most significant first: rows are in order where these ascend, one by one, and
-    peers where all of them are equal. A column has two of them where it has NULLs."""
+    """Arrays of one int64 per row, the most significant first, whose lexicographic order is that of the rows; peers are
+    equal in all of them. A column with NULLs has two arrays."""
     return [key for order in orders for key in _keys(rows.column(order.column).combine_chunks(), order)]
 
 
@@ -85,7 +86,7 @@ def _of_others(column: pa.Array) -> Numbers:
 
 
 def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
-    """The number, from 1 on, of each row among those of its id; rows are in order, those of one id side by side."""
+    """The number, from 1, of each row among those of its id. Rows are in order, those of one id adjacent."""
     count = len(ids)
     begins = _changes(ids)
     starts = np.flatnonzero(begins)
@@ -112,7 +113,7 @@ def _changes(values: Numbers) -> Flags:
 
 
 def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
-    """The rows by id, in the order of the keys, and as they are where these are equal."""
+    """The rows by id, then by the keys (stable)."""
     return sorting.in_order([ids, *keys])
 
 
@@ -121,8 +122,8 @@ def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The rows whose number ``function`` is from ``first`` to ``last``, counted from 1, among those of equal ``keys``
-    in the ``order``; of equal rows the one that came first goes first, or the last one where ``newest_first``."""
+    """The rows whose number ``function`` is between ``first`` and ``last``, from 1, among those of equal ``keys`` in
+    the ``order``; of equal rows the first that arrived is first, or the last one if ``newest_first``."""
 
     keys: tuple[str, ...]
     order: tuple[Order, ...]
@@ -136,49 +137,51 @@ class Ranking:
 
     @property
     def has_slots(self) -> bool:
-        """True where a key and a number stand for one row at most."""
+        """True where a key and a number identify at most one row."""
         return self.function is Number.ROW_NUMBER
 
     def places(self, rows: pa.Table) -> Places:
-        """``rows`` are in order of arrival."""
+        """The keys and the order of rows, which are in order of arrival."""
         keys = sort_keys(rows, self.order)
         if self.newest_first:
             keys = [*keys, -np.arange(rows.num_rows)]
         return Places(dense_ids(rows, self.keys).ids, keys)
 
     def best(self, places: Places) -> Flags:
-        """True for rows that no others of these keep from being among the best ``last`` of their key."""
+        """True for rows that are among the first ``last`` of their key."""
         numbers = places.numbers(self.function, places.in_order())
         return numbers <= self.last
 
 
 class Places(NamedTuple):
-    """``ids``: the dense number of the key of each row. ``keys``: the numbers by which rows of a key are in order."""
+    """``ids``: the dense number of the key of each row. ``keys``: the sort keys of the rows."""
 
     ids: Numbers
     keys: Sequence[Numbers]
 
     @property
     def keys_there(self) -> int:
-        """The number of different keys, of rows whose ids leave none out."""
+        """The number of distinct keys, if the ids are dense."""
         return int(self.ids.max(initial=-1)) + 1
 
     def where(self, chosen: Flags) -> Places:
+        """The places of some rows."""
         return Places(self.ids[chosen], [key[chosen] for key in self.keys])
 
     def in_order(self) -> Numbers:
+        """The rows by key, then in order."""
         return in_order(self.ids, self.keys)
 
     def numbers(self, function: Number, chosen: Numbers) -> Numbers:
-        """The number of each row among those ``chosen``, which are in order; 0 for the others."""
+        """The number of each row among those ``chosen``, which are in order; 0 for all others."""
         numbers_of_rows = np.zeros(len(self.ids), np.int64)
         numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
         return numbers_of_rows
 
     def reaching(self, ranking: Ranking, best_count: int) -> Flags:
-        """True for rows that may be among the best: the first ``best_count``, which are so far, and the others, except
-        for those that the first column of the order puts behind the last row of a full key. So most rows of a long
-        stream are not sorted."""
+        """True for rows that may be in the Top-N: the first ``best_count``, which are so far, and all others except
+        those that the first ORDER BY column places after the last row of a full key. So most rows of a long stream are
+        not sorted."""
         ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
         if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:
             return reaches

@@ -1,4 +1,4 @@
-"""Triggers: when a window fires. Those of the dialect, and what triggers of users are written with."""
+"""Triggers: when a window fires. Those of the dialect, and the interface for triggers of users."""
 
 from sqlstream.udfs.triggers.clocks import (
     AfterDelay,

@@ -1,6 +1,6 @@
-"""Triggers that wait for a clock: the ends of windows, intervals, silence; and those that wait for nothing.
+"""Triggers on a clock: ends of windows, intervals, silence; and triggers without any condition.
 
-A timer of the column ``next`` is NONE while none is set.
+The value NONE in a column ``next`` means that no timer is set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ARMED = Column("armed", False, Merging.GREATEST)
 
 
 class _Silent(Trigger):
-    """Fires at no row."""
+    """The base of triggers that no row fires."""
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
         return never(run.count)
@@ -51,7 +51,7 @@ class _Silent(Trigger):
 
 @dataclass(frozen=True)
 class Never(_Silent):
-    """Flink's NeverTrigger."""
+    """Flink's NeverTrigger: no firing."""
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         pass
@@ -59,7 +59,7 @@ class Never(_Silent):
 
 @dataclass(frozen=True)
 class OnBarrier(Never):
-    """Whenever a barrier was aligned: all windows that hold something."""
+    """Fires all windows that are not empty whenever a barrier was aligned."""
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
         fires = np.full(state.count, due.domain is None)
@@ -68,12 +68,12 @@ class OnBarrier(Never):
 
 @dataclass(frozen=True)
 class EachBatch(Never):
-    """Once per call of the operator for each window that it touched: EMIT CHANGES. The operator itself sees to it."""
+    """EMIT CHANGES: fires every window that a call of the operator touched, once. The operator implements it."""
 
 
 @dataclass(frozen=True)
 class AtOnce(Trigger):
-    """At each row."""
+    """Fires at each row."""
 
     @property
     def looks_at_rows(self) -> bool:
@@ -90,7 +90,7 @@ class AtOnce(Trigger):
 
 
 class _LateAtOnce(Trigger):
-    """Each row of a window that the watermark has closed fires."""
+    """Fires at each row of a window that the watermark has closed."""
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
         return fire_at(np.where(run.windows.closed & (cursor < run.ends), cursor, NONE))
@@ -106,7 +106,7 @@ class _LateAtOnce(Trigger):
 
 @dataclass(frozen=True)
 class AtWatermark(_LateAtOnce):
-    """Flink's EventTimeTrigger: when the watermark closes the window, then at each late row."""
+    """Flink's EventTimeTrigger: fires when the watermark closes the window, then at each late row."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -134,7 +134,7 @@ class AtWatermark(_LateAtOnce):
 
 @dataclass(frozen=True)
 class AfterProcessingTime(_Silent):
-    """Flink's ProcessingTimeTrigger: when the clock reaches the window's end."""
+    """Flink's ProcessingTimeTrigger: fires when the clock reaches the end of the window."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -166,7 +166,8 @@ class AfterProcessingTime(_Silent):
 
 @dataclass(frozen=True)
 class AfterDelay(_Silent):
-    """``interval`` of processing time after the first row since the last firing: EARLY and LATE EVERY interval.
+    """EARLY and LATE EVERY interval: fires ``interval`` microseconds of processing time after the first row since the
+    last firing.
 
     With ``renewed`` after the last row: AFTER interval OF SILENCE, Flink's ProcessingTimeoutTrigger.
     """
@@ -200,7 +201,7 @@ class AfterDelay(_Silent):
         state["next"] = np.full(state.count, NONE)
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """The latest of the timers that are set, where every row renews them."""
+        """The merged timer is the latest one if every row renews it."""
         if not self.renewed:
             return super().merge(state, groups, old, windows)
         latest = np.full(len(windows.end), np.iinfo(np.int64).min)
@@ -211,15 +212,16 @@ class AfterDelay(_Silent):
 
 @dataclass(frozen=True)
 class EveryInterval(_LateAtOnce):
-    """Flink's continuous triggers: at the multiples of ``interval`` while the window is open, and at its end.
+    """Flink's continuous triggers: fires at the multiples of ``interval`` while the window is open, and at its end.
 
-    ``domain`` is the clock of the multiples. On event time the first one is the next after the first row's time, which
-    is in the column ``time``, even where the watermark has passed that: it then fires when the watermark advances.
-    On processing time a multiple comes when the millisecond before it has passed. Multiples end with the window's last
-    moment on that clock; rows that come at or after it wait for the next multiple.
+    ``domain`` is the clock of the multiples. In event time the first one is the next multiple after the time of the
+    first row, which is in the column ``time``, even if the watermark has passed that multiple: it then fires when the
+    watermark advances. In processing time a multiple is reached when the millisecond before it has passed. There are no
+    multiples after the last moment of the window on that clock; rows that arrive later wait for the next multiple.
 
-    ``next`` is the timer of a multiple, whether or not the window ends before, because sessions that merge end later.
-    On processing time ``clipped`` says that the window's last moment was still to come, and ends the multiples.
+    ``next`` is the timer of a multiple, whether or not the window ends before it, because merging sessions may extend
+    the window. In processing time ``clipped`` is true if the window's last moment was still in the future; that moment
+    ends the multiples.
     """
 
     interval: int
@@ -236,7 +238,7 @@ class EveryInterval(_LateAtOnce):
 
     @property
     def looks_at_rows(self) -> bool:
-        """The first row of a session sets its timer by its own time."""
+        """True in event time: the first row of a session sets its timer by its own time."""
         return self.domain is Domain.EVENT
 
     @property

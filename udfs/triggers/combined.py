@@ -1,4 +1,4 @@
-"""Triggers made of triggers: PURGING, OR, AND, THEN, and AFTER WATERMARK with EARLY and LATE."""
+"""Composite triggers: PURGING, OR, AND, THEN, and AFTER WATERMARK with EARLY and LATE."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sqlstream.udfs.triggers.trigger import (
 
 @dataclass(frozen=True)
 class Purging(Trigger):
-    """Flink's PurgingTrigger: each firing drops what the window held."""
+    """Flink's PurgingTrigger: each firing of ``inner`` clears the contents of the window."""
 
     inner: Trigger
 
@@ -91,7 +91,7 @@ class _Pair(Trigger):
 
 @dataclass(frozen=True)
 class Or(_Pair):
-    """When either fires; then both begin again."""
+    """Fires when either trigger fires; then both restart."""
 
     left: Trigger
     right: Trigger
@@ -111,7 +111,7 @@ class Or(_Pair):
         return (early, late) if first == 0 else (late, early)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """If one side fires at no row, the other one decides alone."""
+        """All firings at the rows of a run. If no row fires one side, the other one decides alone."""
         for quiet, loud in ((1, 0), (0, 1)):
             if self.parts[quiet].quiet(run):
                 loud_fires = self.parts[loud].fires(state.parts[loud], run)
@@ -131,7 +131,8 @@ class Or(_Pair):
 
 @dataclass(frozen=True)
 class And(_Pair):
-    """When both have fired since the last firing. ``left`` and ``right`` remember: 1 has fired, 2 and would purge."""
+    """Fires when both have fired since the last firing. The columns ``left`` and ``right`` are 1 for a side that has
+    fired, 2 if it would also purge."""
 
     left: Trigger
     right: Trigger
@@ -146,7 +147,7 @@ class And(_Pair):
         for name, its in zip(("left", "right"), parts, strict=True):
             at.append(np.where(state[name] > 0, -1, its.position))
             purge |= np.where(state[name] > 0, state[name] == 2, its.purge)
-        # Both have fired where sessions have merged of which either had one: then the next row fires.
+        # After merging sessions, each of which had one side fired, both have fired: the next row fires.
         next_row = np.where(cursor < run.ends, cursor, NONE)
         return Fire(np.maximum(np.maximum(*at), next_row), purge, parts)
 
@@ -184,7 +185,7 @@ class And(_Pair):
 
 @dataclass(frozen=True)
 class Then(_Pair):
-    """The left one fires once, then the right one counts. ``moved`` remembers that the left one has fired."""
+    """``left`` fires once, then ``right`` decides. The column ``moved`` is true once ``left`` has fired."""
 
     left: Trigger
     right: Trigger
@@ -218,7 +219,8 @@ class Then(_Pair):
 
 @dataclass(frozen=True)
 class AfterWatermark(Trigger):
-    """At the window's end; before it as ``early`` says, after it as ``late`` does, which is at each row by default."""
+    """Fires at the end of the window; before it as ``early`` specifies, and after it as ``late`` does, by default at
+    each row."""
 
     early: Trigger = field(default_factory=Never)
     late: Trigger = field(default_factory=AtOnce)

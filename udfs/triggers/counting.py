@@ -1,4 +1,4 @@
-"""Triggers that look at rows: EVERY n ROWS, WHEN, DELTA."""
+"""Triggers that depend on rows: EVERY n ROWS, WHEN, DELTA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sqlstream.udfs.triggers.trigger import (
 
 @dataclass(frozen=True)
 class EveryRows(Trigger):
-    """Flink's CountTrigger. When sessions merge, their counts add up."""
+    """Flink's CountTrigger: fires every ``rows`` rows. The counts of merging sessions are added."""
 
     rows: int
 
@@ -61,7 +61,7 @@ class EveryRows(Trigger):
 
 @dataclass(frozen=True)
 class When(Trigger):
-    """At each row where a BOOLEAN column is true."""
+    """Fires at each row for which a BOOLEAN column is true."""
 
     condition: str
 
@@ -92,10 +92,10 @@ def _next_true(flags: Values) -> Values:
 
 @dataclass(frozen=True)
 class Delta(Trigger):
-    """Flink's DeltaTrigger: a value exceeds that of the row of the last firing by more than a threshold.
+    """Flink's DeltaTrigger: fires if a value exceeds that of the row of the last firing by more than a threshold.
 
-    The first row with a value sets the reference, which is NaN before. NULL fires nothing. Of sessions that merge, the
-    one that begins first and has a reference keeps it.
+    The first row with a value sets the reference, which is NaN before. NULL never fires. Of merging sessions, the first
+    by start that has a reference keeps it.
     """
 
     value: str
@@ -119,7 +119,8 @@ class Delta(Trigger):
         return fire_at(self._first(run, reference, start, run.ends))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Below AND and THEN it may fire several times before the whole does; each firing moves the reference."""
+        """Below AND and THEN it may fire several times before the composite trigger does; each firing moves the
+        reference."""
         reference, _ = self._referenced(state, run, start, stop)
         position, value = fire.position, run.numbers(self.value)
         while (fired := position < stop).any():
@@ -166,16 +167,17 @@ FIRST_STRETCH = 16
 
 
 def spread(starts: Values, lengths: Values) -> tuple[Values, Values]:
-    """All positions from each start on, and the number of the start to which each belongs."""
+    """All positions of ranges, given by start and length, and the number of the range of each position."""
     owner = np.repeat(np.arange(len(starts)), lengths)
     before = np.cumsum(lengths) - lengths
     return np.arange(len(owner)) - before[owner] + starts[owner], owner
 
 
 def first_where(starts: Values, ends: Values, holds: Callable[[Values, Values], Values]) -> Values:
-    """The first position from each start, before its end, at which ``holds(positions, owners)`` is true; else NONE.
+    """The first position from each start, before its end, at which ``holds(positions, owners)`` is true; NONE if there
+    is none.
 
-    Looks at stretches of doubling length, so that it costs about as much as the distance to what it finds.
+    It examines intervals of doubling length, so the cost is proportional to the distance of the result.
     """
     first = np.full(len(starts), NONE, np.int64)
     cursor, active, length = starts.copy(), np.flatnonzero(starts < ends), FIRST_STRETCH

@@ -1,10 +1,11 @@
-"""What a trigger is: when the windows of a batch fire, for all window instances at once.
+"""The interface of triggers: when the windows of a batch fire, for all window instances at once.
 
-A window instance is a key and one of its windows. Triggers are frozen; what they remember of instances are the
-columns of a ``TriggerState``, which methods change in place. All methods work on all instances of the state they get;
-whoever means some of them takes those out (``TriggerState.at``) and puts them back.
+A window instance is a key and one of its windows. Triggers are frozen; their state per instance is in the columns of a
+``TriggerState``, which methods change in place. All methods apply to all instances of the state that they get. To apply
+them to some of them, extract those (``TriggerState.at``) and put them back.
 
-A firing of the whole ``restart``s a trigger, so that both sides of an OR begin again when one of them fires.
+When the whole trigger fires, all its parts are restarted (``restart``), so that both sides of an OR begin anew when one
+of them fires.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ NONE = END_OF_TIME
 """No position, no timer."""
 
 LAST_MOMENT = 1000
-"""A window is closed by the watermark ``end - 1 ms``."""
+"""The watermark ``end - 1 ms`` closes a window."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of instances, and what time it is. ``end`` and times in microseconds."""
+    """The windows of instances, and the clocks. ``end`` and all times are in microseconds."""
 
     start: Values
     end: Values
@@ -40,26 +41,26 @@ class Windows:
 
     @property
     def last_moment(self) -> Values:
-        """The time at which each window closes, in its own domain; for a global window the end of the input."""
+        """The time at which each window closes, on its own clock; for a global window the end of the input."""
         return self.end - LAST_MOMENT
 
     @property
     def closed(self) -> Values:
-        """True where the watermark has reached the window's end. Only windows on event time can be closed."""
+        """True where the watermark has reached the end of the window. Only event-time windows can be closed."""
         if self.domain is Domain.PROCESSING:
             return np.zeros(len(self.end), bool)
         return self.watermark >= self.last_moment
 
     def at(self, index: Values) -> Windows:
+        """Some of the windows, by index or mask."""
         return replace(self, start=self.start[index], end=self.end[index])
 
 
 @dataclass(frozen=True)
 class Run:
-    """The rows of a batch, by window instance: positions ``starts[i]`` to ``ends[i]`` are those of instance i, in order
-    of arrival. ``row`` is the number of the row in the batch at each position; a row has one for each of its windows.
-    ``own_start``: the start of the row's own window at each position, where windows merge.
-    """
+    """The rows of a batch by window instance: positions ``starts[i]`` to ``ends[i]`` are those of instance i, in order
+    of arrival. ``row``: the number of the row in the batch at each position; a row has one position per window.
+    ``own_start``: the start of the row's own window at each position, where windows merge."""
 
     rows: pa.Table
     row: Values
@@ -72,18 +73,20 @@ class Run:
 
     @property
     def count(self) -> int:
+        """The number of instances."""
         return len(self.starts)
 
     @property
     def lengths(self) -> Values:
+        """The number of rows of each instance."""
         return self.ends - self.starts
 
     def at(self, index: Values) -> Run:
-        """Some of the instances; positions stay as they are."""
+        """The run of some instances; positions remain the same."""
         return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
 
     def until(self, ends: Values) -> Run:
-        """The same instances with fewer rows each."""
+        """The run with fewer rows per instance."""
         return replace(self, ends=np.minimum(self.ends, ends))
 
     def flags(self, name: str) -> Values:
@@ -115,19 +118,21 @@ class Run:
 
 
 class Fire(NamedTuple):
-    """The next firing of each instance: its position, or NONE; whether it purges; and those of a trigger's parts."""
+    """The next firing of each instance: its position, or NONE; whether it purges; and the same for the parts of the
+    trigger."""
 
     position: Values
     purge: Values
     parts: tuple[Fire, ...] = ()
 
     def at(self, index: Values) -> Fire:
+        """The firings of some instances, by index or mask."""
         return Fire(self.position[index], self.purge[index], tuple(nested.at(index) for nested in self.parts))
 
 
 class Fires(NamedTuple):
-    """All firings at the rows of a run: their positions, ascending, and whether they purge. ``silent``: those that only
-    purge; None for none."""
+    """All firings at the rows of a run: their positions, ascending, and whether they purge. ``silent``: firings that
+    only purge; None for none."""
 
     position: Values
     purge: Values
@@ -135,9 +140,10 @@ class Fires(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A timer of each instance has come. ``now`` is the clock of the domain, which may be far ahead of ``time``.
+    """A timer of each instance has been reached. ``now`` is the clock of the domain, which may be far ahead of
+    ``time``.
 
-    Where ``domain`` is None a barrier was aligned, and the times mean nothing.
+    ``domain`` None: a barrier was aligned; the times have no meaning.
     """
 
     domain: Domain | None
@@ -146,11 +152,12 @@ class Due(NamedTuple):
     windows: Windows
 
     def at(self, index: Values) -> Due:
+        """The timers of some instances, by index or mask."""
         return Due(self.domain, self.time[index], self.now, self.windows.at(index))
 
 
 class Answer(NamedTuple):
-    """Which instances fire, and which purge what they held."""
+    """Which instances fire, and which clear their contents."""
 
     fires: Values
     purges: Values
@@ -166,6 +173,7 @@ class Trigger(ABC):
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
+        """The nested triggers."""
         return ()
 
     @property
@@ -176,23 +184,26 @@ class Trigger(ABC):
 
     @property
     def searches(self) -> bool:
-        """True where finding the next firing may cost as much as there are rows."""
+        """True where finding the next firing may cost time proportional to the number of rows."""
         return any(nested.searches for nested in self.parts)
 
     @property
     def looks_at_windows(self) -> bool:
-        """True where rows must find windows as they were when these rows came, and not as they have grown since."""
+        """True where rows must see windows as they were when the rows arrived, before they grew further."""
         return any(nested.looks_at_windows for nested in self.parts)
 
     @property
     def mergeable(self) -> bool:
+        """True where the state can be merged, so that windows may merge."""
         return all(nested.mergeable for nested in self.parts)
 
     @property
     def uses_processing_time(self) -> bool:
+        """True where it has timers of processing time."""
         return any(nested.uses_processing_time for nested in self.parts)
 
     def fresh(self, count: int) -> TriggerState:
+        """The state of new instances."""
         values = {column.name: column.fresh(count) for column in self.columns}
         return TriggerState(count, values, tuple(nested.fresh(count) for nested in self.parts))
 
@@ -200,22 +211,24 @@ class Trigger(ABC):
 
     @abstractmethod
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """The first firing of each instance at or after its cursor; the rows before it were taken. Changes nothing."""
+        """The first firing of each instance at or after its cursor; the rows before it were taken. Does not change the
+        state."""
 
     @abstractmethod
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """The rows at positions ``start`` to ``stop`` (exclusive) have come; ``fire`` is what was asked before that."""
+        """Processes the rows at positions ``start`` to ``stop`` (exclusive); ``fire`` is the preceding answer of
+        ``fire``."""
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        """The whole trigger fired at these positions; this one as well where ``fire.position`` is the same."""
+        """The whole trigger fired at these positions; this one did too where ``fire.position`` is the same."""
         self.rest(state)
 
     def quiet(self, run: Run) -> bool:
-        """True where no row of this run can fire, whatever came before."""
+        """True where no row of this run can fire, whatever the state."""
         return False
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """All firings at the rows of a run, which are taken: the first of every instance, then the second, …"""
+        """Takes all rows of a run and returns all firings: the first of every instance, then the second, …"""
         firings: list[Fires] = []
         cursor, active = run.starts.copy(), np.arange(run.count)
         while len(active):
@@ -243,18 +256,19 @@ class Trigger(ABC):
         return np.full(state.count, NONE, np.int64)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        """The time of some timer of each instance has come; not necessarily of one of this trigger's."""
+        """The time of a timer of each instance has been reached, not necessarily of a timer of this trigger."""
         return no_answer(state.count)
 
     def rest(self, state: TriggerState) -> None:
-        """The whole trigger fired, at a timer: what was counted begins again."""
+        """The whole trigger fired at a timer: counting starts anew."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.rest(of_part)
 
     # --- merging ----------------------------------------------------------------------------------------------
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """One state per group, from those of the instances in it; ``old`` are their windows, ``windows`` the merged."""
+        """One state per group, merged from those of its instances. ``old``: their windows, ``windows``: the merged
+        ones."""
         count = len(windows.end)
         values = {column.name: column.merged(state[column.name], groups, count) for column in self.columns}
         parts = zip(self.parts, state.parts, strict=True)
@@ -265,38 +279,42 @@ class Trigger(ABC):
         return merged
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
-        """Sets timers that follow from the merged windows."""
+        """Sets the timers that follow from the merged windows."""
         return
 
     def clear(self, state: TriggerState, windows: Windows) -> None:
-        """Called when the windows of these instances are over."""
+        """Called when the windows of these instances have expired."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.clear(of_part, windows)
 
 
 def no_answer(count: int) -> Answer:
+    """No instance fires."""
     return Answer(np.zeros(count, bool), np.zeros(count, bool))
 
 
 def fire_at(position: Values) -> Fire:
+    """Firings at these positions, NONE for none, that do not purge."""
     return Fire(position, np.zeros(len(position), bool))
 
 
 def never(count: int) -> Fire:
+    """No firing of ``count`` instances."""
     return fire_at(np.full(count, NONE, np.int64))
 
 
 def silence(trigger: Trigger, count: int) -> Fire:
-    """No firing, in the structure that the trigger uses."""
+    """No firing, with the structure of the trigger's parts."""
     return never(count)._replace(parts=tuple(silence(nested, count) for nested in trigger.parts))
 
 
 def fires_at(position: Values) -> Fires:
+    """Firings at these positions that do not purge."""
     return Fires(position, np.zeros(len(position), bool))
 
 
 def in_order(rounds: list[Fires]) -> Fires:
-    """Firings of several rounds, by position."""
+    """The firings of several rounds, sorted by position."""
     if not rounds:
         return fires_at(np.zeros(0, np.int64))
     position = np.concatenate([fires.position for fires in rounds])
@@ -312,7 +330,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class Merging(Enum):
-    """How the values of a column merge when the windows of several instances do."""
+    """How the values of a column are merged when the windows of several instances merge."""
 
     SUM = "sum"
     LEAST = "least"
@@ -322,7 +340,7 @@ class Merging(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """``default`` is the value of an instance whose trigger has seen nothing; its type is the column's."""
+    """A column of trigger state. ``default`` is the value for a new instance; its type is that of the column."""
 
     name: str
     default: int | float | bool | bytes
@@ -330,12 +348,15 @@ class Column:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The numpy type of the values."""
         return np.dtype(object) if isinstance(self.default, bytes) else np.dtype(type(self.default))
 
     def fresh(self, count: int) -> Values:
+        """The values of new instances."""
         return np.full(count, self.default, self.dtype)
 
     def merged(self, values: Values, groups: Values, count: int) -> Values:
+        """One value per group, merged from those of its instances."""
         result = self.fresh(count)
         _MERGE[self.merging](result, values, groups)
         return result
@@ -369,7 +390,7 @@ _MERGE: Mapping[Merging, Callable[[Values, Values, Values], None]] = {
 
 @dataclass
 class TriggerState:
-    """Columns of one trigger, and those of the triggers within it. Arrays are changed in place or replaced."""
+    """The columns of a trigger and of its nested triggers. Arrays are changed in place or replaced."""
 
     count: int
     values: dict[str, Values] = field(default_factory=dict)
@@ -382,25 +403,26 @@ class TriggerState:
         self.values[name] = values
 
     def at(self, index: Values) -> TriggerState:
-        """A copy of the instances of an index, or of those where a mask is true."""
+        """A copy of some instances, by index or mask."""
         chosen = int(index.sum()) if index.dtype == bool else len(index)
         values = {name: column[index] for name, column in self.values.items()}
         return TriggerState(chosen, values, tuple(nested.at(index) for nested in self.parts))
 
     def put(self, index: Values, other: TriggerState) -> None:
-        """Takes over the instances of ``other`` at the places of an index or mask."""
+        """Replaces the instances of an index or mask by those of ``other``."""
         for name, column in other.values.items():
             self.values[name][index] = column
         for nested, of_other in zip(self.parts, other.parts, strict=True):
             nested.put(index, of_other)
 
     def followed_by(self, other: TriggerState) -> TriggerState:
+        """These instances, then the others."""
         values = {name: np.concatenate([column, other[name]]) for name, column in self.values.items()}
         parts = tuple(nested.followed_by(o) for nested, o in zip(self.parts, other.parts, strict=True))
         return TriggerState(self.count + other.count, values, parts)
 
     def columns(self, prefix: str = "") -> Iterator[tuple[str, Values]]:
-        """All arrays, those of parts with the part's number before their names."""
+        """All arrays; the names of those of parts are preceded by the number of the part."""
         for name, column in self.values.items():
             yield prefix + name, column
         for number, nested in enumerate(self.parts):

@@ -63,7 +63,7 @@ __all__ = ["MergeContext", "TriggerContext", "TriggerResult", "User", "Window"]
 
 
 class TriggerResult(Enum):
-    """FIRE: a result comes out. PURGE: the window forgets its rows."""
+    """The answer of a trigger. FIRE: a result is emitted. PURGE: the contents of the window are cleared."""
 
     CONTINUE = 0
     FIRE = 1
@@ -72,10 +72,12 @@ class TriggerResult(Enum):
 
     @property
     def is_fire(self) -> bool:
+        """True for FIRE and FIRE_AND_PURGE."""
         return self in (TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE)
 
     @property
     def is_purge(self) -> bool:
+        """True for PURGE and FIRE_AND_PURGE."""
         return self in (TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE)
 
 
@@ -83,7 +85,7 @@ class TriggerResult(Enum):
 class TriggerContext:
     """What a trigger sees of one window: its ``state``, its timers and the clocks, in milliseconds.
 
-    ``watermark`` is None before the first. A timer exists once per time; it is gone when it has fired.
+    ``watermark`` is None before the first watermark. A timer exists once per time, and is deleted when it has fired.
     """
 
     state: dict[str, Any]
@@ -93,15 +95,19 @@ class TriggerContext:
     _latest: dict[Domain, int]
 
     def register_event_time_timer(self, time: int) -> None:
+        """Calls ``on_event_time`` when the watermark reaches a time."""
         self._register(Domain.EVENT, time)
 
     def register_processing_time_timer(self, time: int) -> None:
+        """Calls ``on_processing_time`` when the clock reaches a time."""
         self._register(Domain.PROCESSING, time)
 
     def delete_event_time_timer(self, time: int) -> None:
+        """Deletes an event-time timer, if there is one."""
         self._timers[Domain.EVENT].discard(_timer(Domain.EVENT, time))
 
     def delete_processing_time_timer(self, time: int) -> None:
+        """Deletes a processing-time timer, if there is one."""
         self._timers[Domain.PROCESSING].discard(_timer(Domain.PROCESSING, time))
 
     def _register(self, domain: Domain, time: int) -> None:
@@ -118,7 +124,8 @@ def _timer(domain: Domain, ms: int) -> int:
 
 @dataclass
 class MergeContext(TriggerContext):
-    """``state`` is empty, ``merged_states`` are those of the windows that have become one. Their timers are gone."""
+    """The context of ``on_merge``. ``state`` is empty, ``merged_states`` are the states of the merged windows. Their
+    timers were deleted."""
 
     merged_states: list[dict[str, Any]] = field(default_factory=list)
 
@@ -143,8 +150,8 @@ class _Memory:
 
 @dataclass(frozen=True)
 class User(Trigger):
-    """Asks an instance of the class ``implementation``, made with ``arguments``. ``columns`` are those of its rows,
-    ``time`` is that of their event times; None for windows on processing time."""
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns_of_row`` are the
+    columns of its rows, ``time`` is that of their event times; None for processing-time windows."""
 
     name: str
     implementation: type
@@ -176,7 +183,7 @@ class User(Trigger):
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """Tries the rows on a copy of what is remembered: ``take`` gives them again."""
+        """Calls the class for the rows with a copy of the state; ``take`` calls it for them again."""
         firings = [
             self._first_fire(memory, run, instance, int(cursor[instance]))
             for instance, memory in enumerate(_memories(state))
@@ -199,7 +206,7 @@ class User(Trigger):
         _remember(state, memories)
 
     def rest(self, state: TriggerState) -> None:
-        """Nothing is forgotten: the class knows itself what a firing means."""
+        """Nothing is reset: the class itself decides what a firing means."""
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
         memories = _memories(state)

@@ -1,1 +1,1 @@
-"""Window kernels: the general operator, and faster ones for what most queries do."""
+"""Window kernels: the general operator, and faster ones for the most common windows."""

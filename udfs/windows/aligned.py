@@ -1,12 +1,12 @@
-"""TUMBLE, HOP and CUMULATE with the default trigger: panes of accumulators that the windows share.
+"""TUMBLE, HOP and CUMULATE with the default trigger: windows share panes of accumulators.
 
-Rows are aggregated per key and pane before they are exchanged; the state holds these parts, by pane, and is read when
-a window closes. Windows fire in order of their ends, keys by first appearance in the window's panes, which are read in
-order of time. Empty windows cost nothing.
+Rows are aggregated per key and pane before the exchange. The state holds these accumulators by pane, and is read when a
+window closes. Windows fire in order of their ends, keys in order of their first appearance in the panes of the window,
+which are read in order of time. Empty windows cost nothing.
 
-Late rows inside ALLOW fire their window again row by row, which parts of several rows cannot do: windows with an
-allowed lateness run in the general ``WindowKernel``, as do triggers, evictors and changes of results. There, too, go
-HOP and CUMULATE with aggregates that depend on the order in which rows of different panes arrived.
+Late rows within ALLOW fire their window again row by row, which pre-aggregated rows cannot do: windows with an allowed
+lateness run in the general ``WindowKernel``, as do windows with triggers, evictors or updating results. So do HOP and
+CUMULATE with aggregates that depend on the order in which rows of different panes arrived.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from sqlstream.udfs.windows.panes import (
     compact,
     read_entries,
 )
-from sqlstream.udfs.windows.ranges import counted, number, renumbered, rows_that_came, rows_there, runs
+from sqlstream.udfs.windows.ranges import change_counts, number, renumbered, row_counts, runs, with_row_counts
 
 PANE = "__pane_start"
-"""BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""
+"""BIGINT column of pre-aggregated rows: the start of their pane in the local time of the windows."""
 
 _BEGIN, _STOP = "__begin", "__stop"
 _PROCESSING_TIME_PANE = 0
 
 _FOLDS = 4
-"""Results that are so many times their entries, and many, leave as these."""
+"""Results that exceed their entries by this factor, and are many, are emitted folded, as the entries."""
 
 _SAMPLE = 8_192
 
 
 @dataclass(frozen=True)
 class AlignedWindows(Kernel):
-    """``aggregates`` per ``keys`` and window; ``aggregates.input`` is the schema of the rows, KEY_HASH aside.
+    """Computes ``aggregates`` per ``keys`` and window. ``aggregates.input`` is the schema of the rows without KEY_HASH.
 
-    Late rows are counted; with ``late_columns`` they also come out of ``emit_late``, with the bounds of the last of
-    their windows; with ``fails_on_late`` the first one is ExecutionError SS406. Rows are combined in neither case.
-    In processing time rows belong to the windows that are open when their batch comes. A window of which all rows have
-    gone has no result.
+    Late rows are counted. With ``late_columns`` they are also passed to ``emit_late``, with the bounds of the last of
+    their windows; with ``fails_on_late`` the first one raises ExecutionError SS406. In both cases rows are not
+    pre-aggregated. In processing time a row belongs to the windows that are open when its batch arrives. A window whose
+    rows were all retracted has no result.
     """
 
     keys: tuple[str, ...]
@@ -162,7 +162,7 @@ class AlignedWindows(Kernel):
         return first_open <= self._panes.last_end(panes)
 
     def _row_count(self, parts: pa.Table) -> int:
-        return int(rows_that_came(self._counted.finish(parts)).sum())
+        return int(change_counts(self._counted.finish(parts)).sum())
 
     def _timely(self, rows: pa.Table, context: Context) -> pa.Table:
         """Parts; where late rows go out, without these."""
@@ -205,7 +205,7 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Until the first of their windows closes, and the last."""
+        """Rows of open windows, from the closing of their first window to that of the last."""
         state, panes = self._state(context), self._panes
         stored = state.ids()
         rows = np.array([self._row_count(parts) for parts in state.read(stored).values()], np.int64)
@@ -249,7 +249,7 @@ class AlignedWindows(Kernel):
         values = finished.select(self.aggregates.results.names)
         columns = [*firing.keys.columns, *map(bounds, self._bounds(firing.end)), *values.columns]
         results = pa.Table.from_arrays(columns, schema=self.output)
-        return results.filter(pa.array(rows_there(finished) > 0)) if self.aggregates.updating else results
+        return results.filter(pa.array(row_counts(finished) > 0)) if self.aggregates.updating else results
 
     def _bounds(self, end: Times) -> tuple[Times, Times]:
         zone = self.assigner.zone
@@ -259,7 +259,7 @@ class AlignedWindows(Kernel):
 
     @property
     def _combines(self) -> bool:
-        """Late rows are counted in parts; where more becomes of them, rows come as they are."""
+        """True where rows are pre-aggregated: not if late rows are emitted or raise an error."""
         return self._lateness.action is LateRows.DROP
 
     @cached_property
@@ -276,7 +276,7 @@ class AlignedWindows(Kernel):
     def _counted(self) -> Aggregates:
         """Adds numbers of rows to the aggregates: they tell how many rows are late, and exist where nothing else is
         asked for."""
-        return counted(self.aggregates)
+        return with_row_counts(self.aggregates)
 
     @cached_property
     def _key_fields(self) -> list[pa.Field]:

@@ -1,7 +1,7 @@
-"""Windows that keep their rows: for evictors, and for window table functions that nobody aggregates.
+"""Windows that store their rows: for evictors, and for window table functions without aggregation.
 
-Rows lie in a KeyedState of their own, in order of arrival, each with the bounds of the window that it came to. Rows of
-a session are found by the key and by where they begin, so that merging sessions moves no rows.
+The rows are in a KeyedState of their own, in order of arrival, each with the bounds of the window that it was assigned
+to. The rows of a session are found by the key and the starts of their windows, so merging sessions moves no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.evictors import Evictor, KeepInterval, KeepRows, Panes
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.row_kinds import retracts, unmatched
+from sqlstream.udfs.row_kinds import is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
@@ -36,7 +36,8 @@ _FIRING = "__firing"
 
 @dataclass(frozen=True)
 class Buffered:
-    """``rows``: the columns of the kernel's input, ``keys`` those of the key. ``time``: as in ``Accumulated``."""
+    """Contents that are the rows of the windows. ``rows``: the columns of the kernel's input, ``keys`` those of the
+    key. ``time``: as in ``Accumulated``. ``merging``: windows may merge."""
 
     function: Aggregates | AllRows
     rows: pa.Schema
@@ -47,26 +48,32 @@ class Buffered:
 
     @property
     def held(self) -> pa.Schema:
+        """No columns: rows are stored separately."""
         return pa.schema([])
 
     @property
     def results(self) -> pa.Schema:
+        """The schema of the results of the window function."""
         if isinstance(self.function, Aggregates):
             return self.function.results
         return pa.schema([self.rows.field(name) for name in self.function.columns])
 
     @cached_property
     def measured(self) -> Aggregates | AllRows:
+        """The window function, with the times of the oldest and the newest row where they bound the window."""
         return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
 
     @property
     def stored(self) -> pa.Schema:
+        """The schema of the stored rows."""
         return pa.schema([*self.rows, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
 
     def fresh(self, count: int) -> pa.Table:
+        """The ``held`` columns of new instances."""
         return rows_without_columns(count)
 
     def open(self, context: Context) -> Held:
+        """The contents during one call of the kernel."""
         return _Rows(self, KeyedState(context.store, "rows", self.stored), context)
 
 
@@ -93,7 +100,7 @@ class _Sequence(NamedTuple):
 
 
 class _Firing(NamedTuple):
-    """``instance``: the number of the firing instance, ``stop``: its rows up to this one (exclusive) have come."""
+    """``instance``: the number of the firing instance. ``stop``: the number of its rows that have arrived by then."""
 
     instance: Values
     stop: Values
@@ -102,7 +109,8 @@ class _Firing(NamedTuple):
 
 @dataclass
 class _Rows:
-    """``_loaded``: the rows that were read last, and of which of the instances asked for each of them is, or -1."""
+    """The contents during one call. ``_loaded``: the rows that were read last; ``_owner``: the instance of each, or
+    -1."""
 
     contents: Buffered
     state: KeyedState
@@ -171,7 +179,7 @@ class _Rows:
     # --- firing -----------------------------------------------------------------------------------------------
 
     def _fire(self, sequence: _Sequence, instances: Instances, firing: _Firing) -> tuple[Values, Pane]:
-        """Which rows stay in the end, and what the firings give: the first of every instance, then the second, …"""
+        """Which rows remain at the end, and the results: the first firing of every instance, then the second, …"""
         kept = _last_rows(sequence, firing, self.contents.evictor)
         if kept is not None:
             return self._fire_last_rows(sequence, firing, kept)
@@ -192,7 +200,7 @@ class _Rows:
         return stays, self._results(sequence, panes, len(firing.instance))
 
     def _fire_last_rows(self, sequence: _Sequence, firing: _Firing, kept: Values) -> tuple[Values, Pane]:
-        """Fires all at once where each firing keeps the last rows, which then lie side by side."""
+        """Computes all firings at once if each of them keeps the last rows, which are adjacent."""
         after = getattr(self.contents.evictor, "evicts_after", False)
         first, rest = _stretches(sequence.starts[firing.instance], firing, kept, after)
         sizes = firing.stop - first
@@ -243,9 +251,9 @@ class _Rows:
         return self._rows_as_they_are(rows, owner, count, empty)
 
     def _there(self, rows: pa.Table, owner: Values) -> Values:
-        """True for the rows of a firing that came and did not go. Of equal ones the last goes."""
+        """True for the rows of a firing that were inserted and not retracted. Of equal rows the last is retracted."""
         values = rows.select(self.contents.results.names).append_column(_FIRING, pa.array(owner))
-        goes = retracts(rows.column(ROW_KIND).combine_chunks())
+        goes = is_retraction(rows.column(ROW_KIND).combine_chunks())
         there: Values = unmatched(dense_ids(values, values.column_names).ids, np.where(goes, -1, 1)) & ~goes
         return there
 
@@ -276,13 +284,13 @@ class _Rows:
         return rows.append_column(END, pa.array(instances.end[owner]))
 
     def _append(self, rows: pa.Table, arrival: Values) -> None:
-        """Adds rows in order of arrival."""
+        """Stores new rows in order of arrival."""
         if rows.num_rows:
             rows = rows.take(np.argsort(arrival, kind="stable")).combine_chunks()
             self.state.append(rows.cast(self.state.schema))
 
     def _load(self, instances: Instances) -> tuple[pa.Table, Values]:
-        """The rows in the state that these instances hold, and the number of the instance of each."""
+        """The stored rows of these instances, and the number of the instance of each."""
         self.state.load(np.unique(instances.hashes))
         self._loaded = self.state.loaded().combine_chunks()
         self._owner = self._owners(instances, self._loaded)
@@ -301,7 +309,7 @@ class _Rows:
         return numbers_of(order, line.equal(of_row, start, end))
 
     def _keep(self, count: int, stays: Values, sequence: _Sequence) -> None:
-        """Takes those of the ``count`` rows of the state that have left out of it."""
+        """Deletes the evicted ones of the ``count`` stored rows."""
         old = stays[np.argsort(sequence.source)][:count]
         if old.all():
             return
@@ -323,7 +331,7 @@ def _sequence(old: pa.Table, old_owner: Values, new: pa.Table, new_owner: Values
 
 
 def _last_rows(sequence: _Sequence, firing: _Firing, evictor: Evictor | None) -> Values | None:
-    """The first row that each firing's eviction keeps, where that keeps all behind it; None where it may not."""
+    """The first row that remains after each firing's eviction, if all later ones remain too; None otherwise."""
     starts = sequence.starts[firing.instance]
     match evictor:
         case None:
@@ -341,7 +349,7 @@ def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval
     backwards = np.flatnonzero(times[1:] < times[:-1]) + 1
     if not np.isin(backwards, sequence.starts).all():
         return None
-    # Each instance has a stretch of its own on a line of times.
+    # Each instance gets a range of its own on one line of times.
     origin, length = int(times.min(initial=0)), int(times.max(initial=0)) - int(times.min(initial=0)) + 1
     if length * (len(sequence.starts) + 1) >= np.iinfo(np.int64).max:
         return None
@@ -411,18 +419,19 @@ def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 
 
 class WindowsByKey(NamedTuple):
-    """Windows by key, start and end."""
+    """Windows sorted by key, start and end."""
 
     key: Values
     start: Values
     end: Values
 
     def holding(self, key: Values, start: Values) -> Values:
-        """The last window of the key that begins at or before a start and ends after it; -1 for none."""
+        """The last window of the key that starts at or before ``start`` and ends after it; -1 for none."""
         candidate = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
         return np.where((candidate >= 0) & (self.key[candidate] == key) & (self.end[candidate] > start), candidate, -1)
 
     def equal(self, key: Values, start: Values, end: Values) -> Values:
+        """The window of the key with exactly these bounds; -1 for none."""
         windows = np.stack([self.key, self.start, self.end])
         candidate = _search(windows, np.stack([key, start, end])) - 1
         same = (
@@ -445,5 +454,5 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """Translates positions in sorted order to the original numbers; -1 stays."""
+    """The original numbers of positions in sorted order; -1 remains -1."""
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

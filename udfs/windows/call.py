@@ -1,4 +1,4 @@
-"""One call of the general window operator: what it loaded, what it holds, and what it put out so far."""
+"""One call of the general window operator: the instances that it loaded, their contents, and its output so far."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ MILLISECOND = 1000
 
 @dataclass
 class WindowCall:
+    """One call of the general window operator. It is created for each call of the kernel."""
+
     kernel: WindowKernel
     context: Context
     state: KeyedState
@@ -42,10 +44,12 @@ class WindowCall:
 
     @staticmethod
     def of(kernel: WindowKernel, context: Context) -> WindowCall:
+        """The call for a kernel and its context."""
         state = KeyedState(context.store, "windows", kernel.layout.schema)
         return WindowCall(kernel, context, state, kernel.contents.open(context))
 
     def on_rows(self, rows: pa.Table) -> None:
+        """Processes the rows of a batch."""
         rows = rows.combine_chunks()
         loaded = self.state.load(np.unique(rows.column(KEY_HASH).to_numpy())).combine_chunks()
         assigned = self.kernel.assigner.assign(rows, self.context)
@@ -58,6 +62,7 @@ class WindowCall:
         self.finish(touched, loaded)
 
     def on_time(self, domain: Domain, time: int) -> None:
+        """Fires the timers of a domain up to ``time``."""
         loaded = self.state.due(domain, time).combine_chunks()
         timers = loaded.column(TIMERS[TIMER_OF[domain]]).to_numpy()
         due = np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
@@ -76,9 +81,10 @@ class WindowCall:
         self.finish(touched, loaded)
 
     def finish(self, touched: Touched, loaded: pa.Table, advanced: Domain = Domain.PROCESSING) -> None:
-        """Fires what is due, writes the state and puts everything out. ``advanced``: the clock that did.
+        """Fires what is due, writes the state and emits all results. ``advanced``: the clock that advanced.
 
-        As in Flink, a timer behind the watermark fires when that advances, one behind the clock fires now.
+        As in Flink, an event-time timer before the watermark fires when the watermark advances next, a processing-time
+        timer before the clock fires now.
         """
         clocks = {Domain.EVENT: self.context.watermark, Domain.PROCESSING: self.context.processing_time}
         for domain in dict.fromkeys((advanced, Domain.PROCESSING)):
@@ -93,6 +99,7 @@ class WindowCall:
     # --- rows -------------------------------------------------------------------------------------------------
 
     def windows(self, instances: Instances) -> Windows:
+        """The windows of instances, with the clocks of this call."""
         return instances.windows(self.context.watermark, self.context.processing_time, self.kernel.assigner.domain)
 
     def _plain_windows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
@@ -106,7 +113,7 @@ class WindowCall:
         return touched
 
     def _in_time(self, rows: pa.Table, assigned: Assigned) -> Assigned:
-        """The pairs of a row and a window that is not over. Rows without any are reported."""
+        """The pairs of a row and a window that has not expired. Rows without such a window are reported as late."""
         late = np.zeros(len(assigned.row), bool)
         if self.kernel.assigner.domain is Domain.EVENT:
             late = late_windows(assigned.end, self.context.watermark, self.kernel.lateness.allowed)
@@ -154,8 +161,9 @@ class WindowCall:
         hull: Callable[[], tuple[Values, Values]] | None = None,
         is_last: Values | None = None,
     ) -> None:
-        """All firings at the rows of a run. By position: ``arrival`` orders firings, ``hull`` has the bounds of windows
-        that grow, ``is_last`` is true for the last window of each row, None where a row has one."""
+        """All firings caused by the rows of a run. By position, ``arrival`` orders the firings, ``hull`` gives the
+        bounds of windows that grow, and ``is_last`` is true for the last window of each row (None if rows have one
+        window each)."""
         fires = self.kernel.trigger.fires(instances.trigger, run)
         instances.rows = _rows_after(instances.rows, run, fires, is_last)
         pane = self.held.on_rows(instances, run, fires).without(fires.silent)
@@ -170,7 +178,7 @@ class WindowCall:
         self._emit(instances, instance, arrival[fires.position], kinds, bounds, pane)
 
     def _fire_each(self, instances: Instances, when: int) -> None:
-        """EMIT CHANGES: what was touched fires."""
+        """EMIT CHANGES: every instance that was touched fires."""
         index = np.flatnonzero(instances.filled)
         pane = self.held.on_time(instances, index, np.zeros(len(index), bool))
         kinds = np.where(self.windows(instances).closed[index], LATE, EARLY)
@@ -182,7 +190,7 @@ class WindowCall:
     def _fire_due(self, instances: Instances, domain: Domain, now: int) -> Values:
         """Fires the timers up to ``now``, the earliest of each instance first; true for the instances that stay."""
         alive = np.ones(instances.count, bool)
-        # How sessions came to be stored depends on where micro-batches ended.
+        # The order in which sessions are stored depends on the cuts between micro-batches.
         active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
         pace = FiringPace()
         while len(active):
@@ -226,7 +234,7 @@ class WindowCall:
         return np.where(windows.closed, LATE, EARLY)
 
     def _over(self, windows: Windows, domain: Domain) -> Values:
-        """The time of this domain at which windows are over for good; END_OF_TIME for never."""
+        """The time of this domain at which windows expire; END_OF_TIME for never."""
         if domain is not windows.domain:
             return np.full(len(windows.end), END_OF_TIME)
         allowed = self.kernel.lateness.allowed if domain is Domain.EVENT else 0
@@ -264,7 +272,7 @@ class WindowCall:
     # --- state ------------------------------------------------------------------------------------------------
 
     def _write(self, touched: Touched, loaded: pa.Table) -> None:
-        """Replaces what was loaded: instances that were there stay at their places, new ones come behind them."""
+        """Writes the instances: loaded ones in place, new ones after them."""
         kept = np.flatnonzero(~touched.is_replaced)
         rows = joined(loaded.take(kept), self.kernel.layout.encode(touched.instances, self._timers(touched.instances)))
         stored_row = np.where(touched.stored_row >= 0, touched.stored_row, loaded.num_rows)
@@ -276,7 +284,7 @@ class WindowCall:
             self.context.set_timer(domain, time)
 
     def _timers(self, instances: Instances) -> dict[Domain, Values]:
-        """When instances must be looked at. What is behind the watermark comes with the next one."""
+        """The timers of the instances. Event-time timers before the watermark are due with the next watermark."""
         windows = self.windows(instances)
         timers = {
             domain: np.minimum(

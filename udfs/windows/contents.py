@@ -1,7 +1,7 @@
 """The contents of windows between firings: accumulators of their aggregates, or their rows.
 
-``Accumulated`` keeps accumulators in the rows of the window instances. ``Buffered`` keeps rows in a state of their own,
-which it appends to without reading, and reads for firings.
+``Accumulated`` stores accumulators in the rows of the window instances. ``Buffered`` stores rows in a state of their
+own, which it appends to without reading, and reads for firings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.triggers.trigger import Fires, Run
 from sqlstream.udfs.windows.instances import Instances, joined, with_rows
-from sqlstream.udfs.windows.ranges import counted, numbered, rows_there
+from sqlstream.udfs.windows.ranges import numbered, row_counts, with_row_counts
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,9 +25,9 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """The results of the window function. ``of``: the firing of each row, None if each firing has exactly one.
-    ``oldest`` and ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings of
-    which nothing comes out. ``gone``: firings of windows whose rows have all gone again, which have no result."""
+    """The results of firings. ``of``: the firing of each row, None if each firing has exactly one. ``oldest`` and
+    ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings without output.
+    ``gone``: firings of windows whose rows were all retracted, which have no result."""
 
     results: pa.Table
     of: Values | None = None
@@ -37,7 +37,7 @@ class Pane(NamedTuple):
     gone: Values | None = None
 
     def without(self, silent: Values | None) -> Pane:
-        """Firings of which nothing shall come out."""
+        """The pane without the output of the firings flagged in ``silent``."""
         if silent is None or not silent.any():
             return self
         return self._replace(empty=silent if self.empty is None else self.empty | silent)
@@ -47,11 +47,11 @@ class Held(Protocol):
     """The contents of windows during one call of the kernel."""
 
     def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Rows have come to all of these instances, which fired at some of them. Sets ``filled``."""
+        """Processes new rows of all of these instances, which fired at some of them. Sets ``filled``."""
         ...
 
     def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
-        """Some instances fire, each of which holds something."""
+        """The results of instances that fire, none of which is empty."""
         ...
 
     def drop(self, instances: Instances, index: Values) -> None:
@@ -59,37 +59,43 @@ class Held(Protocol):
         ...
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
-        """The ``held`` columns of ``count`` instances made of these, in order."""
+        """The ``held`` columns of ``count`` instances merged from these, in order."""
         ...
 
     def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
-        """The rows as ``on_rows`` must get them where windows merge. ``loaded``: all instances of their keys as they
-        are stored; ``key`` and ``key_of_loaded``: numbers of the keys."""
+        """The rows in the form that ``on_rows`` needs where windows merge. ``loaded``: all stored instances of their
+        keys; ``key`` and ``key_of_loaded``: the numbers of the keys."""
         ...
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Writes the contents that are stored separately."""
+        ...
 
 
 class Contents(Protocol):
-    """Frozen and picklable."""
+    """The kind of contents. Implementations are frozen and picklable."""
 
     @property
     def held(self) -> pa.Schema:
-        """The columns kept in the rows of instances."""
+        """The columns that are stored in the rows of instances."""
         ...
 
     @property
-    def results(self) -> pa.Schema: ...
+    def results(self) -> pa.Schema:
+        """The schema of the results of the window function."""
+        ...
 
     def fresh(self, count: int) -> pa.Table:
         """The ``held`` columns of new instances."""
         ...
 
-    def open(self, context: Context) -> Held: ...
+    def open(self, context: Context) -> Held:
+        """The contents during one call of the kernel."""
+        ...
 
 
 def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
-    """Adds the times of the oldest and the newest row to the results."""
+    """The aggregates, with the times of the oldest and the newest row as additional results."""
     if time is None:
         return aggregates
     kind = aggregates.input.field(time).type
@@ -98,6 +104,7 @@ def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
 
 
 def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) -> Pane:
+    """A pane of results. ``names``: the columns of the window function; ``owner``: as ``Pane.of``."""
     if OLDEST not in results.schema.names:
         return Pane(results, owner)
     return Pane(results.select(names), owner, results.column(OLDEST), results.column(NEWEST))
@@ -105,22 +112,24 @@ def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) ->
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Accumulators. ``time``: the column whose extremes bound windows that have no bounds themselves."""
+    """Contents that are accumulators. ``time``: the column whose extremes bound windows that have no bounds of their
+    own."""
 
     aggregates: Aggregates
     time: str | None = None
 
     @cached_property
     def measured(self) -> Aggregates:
+        """The aggregates that are computed: those of the query, the bounds and the number of rows."""
         aggregates = with_bounds(self.aggregates, self.time)
-        return counted(aggregates) if aggregates.updating else aggregates
+        return with_row_counts(aggregates) if aggregates.updating else aggregates
 
     def pane_of(self, results: pa.Table) -> Pane:
         """Firings of ``measured``."""
         pane = pane_of(results, self.results.names)
         if not self.aggregates.updating:
             return pane
-        return pane._replace(results=results.select(self.results.names), gone=rows_there(results) <= 0)
+        return pane._replace(results=results.select(self.results.names), gone=row_counts(results) <= 0)
 
     @property
     def held(self) -> pa.Schema:
@@ -157,7 +166,7 @@ class _Accumulators:
         """``groups`` by position."""
         by_row = np.full(run.rows.num_rows, -1, np.int64)
         by_row[run.row] = groups
-        if len(run.row) != len(by_row) or (by_row < 0).any():  # rows are in several windows, or in none
+        if len(run.row) != len(by_row) or (by_row < 0).any():  # rows belong to several windows or to none
             return self._aggregates.lift(run.rows.take(run.row), groups, count)
         return self._aggregates.lift(run.rows, by_row, count)
 

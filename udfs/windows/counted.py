@@ -1,12 +1,12 @@
 """Windows over the last rows of a key: tumbling and sliding count windows.
 
-A window fires with the row that completes it, over the last ``size`` rows of the key: after every ``slide`` rows, from
-the first ``slide`` rows on, as Flink's DataStream does; with ``full_only`` first after ``size`` rows and then after
-every ``slide``, as Flink's SQL does. A slide above the size leaves rows out. Rows count as they arrive: none is late,
-and rows that wait for others do not fire at the end of the input.
+A window fires with the row that completes it, over the last ``size`` rows of the key: after every ``slide`` rows from
+the first ``slide`` rows on, as in Flink's DataStream; with ``full_only`` first after ``size`` rows and then after every
+``slide``, as in Flink's SQL. If the slide exceeds the size, some rows are in no window. Rows count in order of arrival:
+none is late, and incomplete windows do not fire at the end of the input.
 
-State: of each key one row for every slice of gcd(size, slide) rows that a window to come may hold, and for its last
-one, which tells how many rows there were.
+The state holds, for each key, one row for every slice of gcd(size, slide) rows that a future window may contain, and
+for its last slice, which has the number of rows so far.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True)
 class CountWindows(Kernel):
-    """``input``: the schema of the rows, KEY_HASH aside. ``time`` names the column of their times; None stands for now.
+    """The kernel of count windows. ``input``: the schema of the rows without KEY_HASH. ``time``: the column with their
+    times; None means processing time.
 
-    Bounds of a window are the time of its oldest row and that of its newest plus a millisecond. Keys come out unless
-    they are among the columns of AllRows.
+    The bounds of a window are the time of its oldest row and that of its newest plus one millisecond. Keys are emitted
+    unless they are among the columns of AllRows.
     """
 
     input: pa.Schema
@@ -241,7 +242,7 @@ TIME = "__time"
 
 
 class WindowResults(NamedTuple):
-    """Result rows by window, the window of each, and the times of the oldest and newest row of each window."""
+    """Results by window, the window of each row, and the times of the oldest and the newest row of each window."""
 
     rows: pa.Table
     window: Indices
@@ -250,24 +251,30 @@ class WindowResults(NamedTuple):
 
 
 class Slices(Protocol):
-    """``width``: the rows of a key that are kept as one."""
+    """The stored form of rows. ``width``: the number of rows of a key that are stored as one slice."""
 
     @property
-    def width(self) -> int: ...
-
-    @property
-    def kept(self) -> pa.Schema:
-        """The columns of a slice."""
+    def width(self) -> int:
+        """The number of rows of a slice."""
         ...
 
     @property
-    def results(self) -> pa.Schema: ...
+    def kept(self) -> pa.Schema:
+        """The stored columns of a slice."""
+        ...
+
+    @property
+    def results(self) -> pa.Schema:
+        """The schema of the results."""
+        ...
 
     def lift(self, rows: pa.Table, groups: Indices, count: int) -> pa.Table:
         """Slices of rows: ``groups`` is the slice of each row, in order of arrival."""
         ...
 
-    def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table: ...
+    def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table:
+        """Merges slices: ``groups`` is the new slice of each, in order."""
+        ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
         """The results for ranges of slices, which are sorted by their key (``owner``)."""
@@ -276,7 +283,7 @@ class Slices(Protocol):
 
 @dataclass(frozen=True)
 class AggregateSlices:
-    """Accumulators, with the least and the greatest time."""
+    """Slices that are accumulators, with the least and the greatest time."""
 
     aggregates: Aggregates
     width: int
@@ -315,7 +322,7 @@ _BOUNDS = ("__oldest", "__newest")
 
 @dataclass(frozen=True)
 class RowSlices:
-    """The rows themselves, with their times. ``input``: the schema of the rows."""
+    """Slices that are the rows themselves, with their times. ``input``: the schema of the rows."""
 
     function: AllRows
     input: pa.Schema
@@ -351,5 +358,6 @@ class RowSlices:
 
 
 def slices_of(function: Aggregates | AllRows, input_: pa.Schema, width: int) -> Slices:
-    """``width``: the most rows that all windows hold or leave out together."""
+    """The slices for a window function. ``width``: the greatest number of consecutive rows that every window contains
+    or omits together."""
     return RowSlices(function, input_) if isinstance(function, AllRows) else AggregateSlices(function, width)

@@ -1,15 +1,15 @@
-"""Sessions that end before their gap: MAX_DURATION, START_WHEN, END_WHEN. ``cutting`` says how rows are cut.
+"""Sessions that may end before their gap: MAX_DURATION, START_WHEN, END_WHEN.
 
-Where a session is cut depends on the order of its rows in time, so that rows are kept and cut anew as rows come; what
-comes out does not depend on the order of arrival. A session fires once, when the clock is 1 ms before its end. Rows
-are late by the rule of sessions without conditions: the window of the row, from its time to the gap after it, is over,
-and touches that of no row which is still kept. A row that arrives behind the watermark but is not late counts with the
-rows that are still kept, as if closed sessions had not been.
+Where a session is cut depends on the order of its rows in time, so rows are stored and cut again as rows arrive; the
+result does not depend on the order of arrival. A session fires once, when the clock is 1 ms before its end. Lateness
+follows the rule of sessions without conditions: a row is late if the window from its time to the gap after it has
+expired and touches the window of no stored row. A row that arrives after the watermark has passed it but is not late is
+cut together with the stored rows, as if sessions had not closed.
 
-Within what lateness is allowed a closed session keeps its rows. A late row cuts them anew; closed sessions that have
-other rows than before fire again at once.
+Within the allowed lateness a closed session keeps its rows. A late row cuts them again; closed sessions with other rows
+than before fire again at once.
 
-Rows of no session count as late when their own windows are over.
+Rows that belong to no session are counted as late when their own windows have expired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
+from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
 from sqlstream.udfs.windows.ranges import AllRows
 
 TIME, REACH, OPENS, CLOSES, FIRED = "__time", "__reach", "__opens", "__closes", "__fired"
@@ -39,7 +39,7 @@ NO_PIECE = -1
 
 
 class Cut(NamedTuple):
-    """The rows of some keys in the order in which they are stored. ``piece``: that of each row, or NO_PIECE.
+    """The rows of some keys in stored order. ``piece``: the session of each row, or NO_PIECE.
 
     ``fired``: for each row the number, within its key, under which its session has fired; NOT_FIRED for none.
     """
@@ -53,7 +53,8 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class CutSessionKernel(Kernel):
-    """``starts_when`` and ``ends_when`` name BOOLEAN columns, NULL is false; ``max_duration`` is in microseconds."""
+    """The kernel of such sessions. ``start_when`` and ``end_when`` name BOOLEAN columns, in which NULL is false;
+    ``max_duration`` is in microseconds."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -65,8 +66,9 @@ class CutSessionKernel(Kernel):
     lateness: Lateness = field(default_factory=Lateness)
 
     @cached_property
-    def kept(self) -> KeptRows:
-        return KeptRows(self.input, self.keys, self.function)
+    def kept(self) -> StoredColumns:
+        """The stored and emitted columns."""
+        return StoredColumns(self.input, self.keys, self.function)
 
     @property
     def output(self) -> pa.Schema:
@@ -175,7 +177,7 @@ class CutSessionKernel(Kernel):
         context.set_timer(self._domain, state.next_timer(self._domain))
 
     def _fire(self, state: KeyedState, context: Context) -> None:
-        """Fires the closed sessions of all keys that are due, and forgets what is over."""
+        """Fires the closed sessions of all keys that are due, and drops expired rows."""
         if state.due(self._domain, self._now(context)).num_rows:
             state.replace(self._step(state.loaded().combine_chunks(), context))
 
@@ -253,7 +255,7 @@ class CutSessionKernel(Kernel):
             return iter(())
         sessions = self._cut(rows)
         closes = sessions.pieces.end - MILLISECOND
-        closes[closes <= self._now(context)] = END_OF_TIME  # closed, and kept for late rows
+        closes[closes <= self._now(context)] = END_OF_TIME  # closed, and stored for late rows
         return waits(
             Pending.ROWS_IN_WINDOWS, self._domain, _by_row(sessions, closes, np.full(rows.num_rows, END_OF_TIME))
         )
@@ -309,7 +311,8 @@ def _changed(sessions: Cut) -> Flags:
 
 
 class Ordered(NamedTuple):
-    """Rows by key, time and arrival. ``reach``: the gap after each. ``opens``, ``closes``: START_WHEN and END_WHEN."""
+    """Rows by key, time and arrival. ``reach``: the time plus the gap. ``opens``, ``closes``: START_WHEN and
+    END_WHEN."""
 
     key: RowIndices
     time: Times
@@ -319,7 +322,7 @@ class Ordered(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Sessions in order: rows ``[first, stop)`` of the ordered ones, and the bounds in time."""
+    """Sessions in order: rows ``[first, stop)`` of the ordered rows, and the bounds in time."""
 
     first: RowIndices
     stop: RowIndices
@@ -328,6 +331,7 @@ class Pieces(NamedTuple):
 
 
 def cut(rows: Ordered, max_duration: int | None) -> Pieces:
+    """The sessions of ordered rows. ``max_duration`` is in microseconds, None for no limit."""
     stop = _stops(rows, max_duration)
     first = _reachable(rows, stop)
     stop = stop[first]
@@ -352,7 +356,7 @@ def _unreached(rows: Ordered) -> RowIndices:
     line = on_line(Windows(rows.key, rows.time, rows.reach))
     first = np.arange(len(rows.key))
     stop = np.searchsorted(line.start, line.end, side="right")
-    # What the rows in reach reach is in reach: chains of n rows take log n rounds.
+    # Reachability is transitive, so doubling resolves chains of n rows in log n rounds.
     while ((farther := -range_minima(-stop, first, stop)) > stop).any():
         stop = farther
     return stop

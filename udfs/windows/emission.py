@@ -1,4 +1,4 @@
-"""Makes the output rows of firings: bounds, panes and results, and retractions of earlier results."""
+"""Output rows of firings: bounds, panes and results, and retractions of earlier results. Also late rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ KINDS = ("+I", "-D", "-U", "+U")
 
 
 class Firings(NamedTuple):
-    """Firings in the order in which they come out. ``instance``: the number of the instance of each, ``when``: what
-    orders it among the firings of one call, ``start`` and ``end``: bounds in microseconds, ``pane``: EARLY and so on.
+    """Firings in output order. ``instance``: the number of the instance, ``when``: the order among the firings of one
+    call, ``start`` and ``end``: bounds in microseconds, ``pane``: EARLY, ON_TIME or LATE.
 
-    ``results`` are rows of the window function, ``of``: the firing of each of them; None where each has exactly one.
-    ``gone``: firings of windows whose rows have all gone again; None for none.
+    ``results`` are rows of the window function, ``of``: the firing of each row, None if each firing has exactly one.
+    ``gone``: firings of windows whose rows were all retracted, None for none.
     """
 
     instance: Values
@@ -51,13 +51,17 @@ class Firings(NamedTuple):
 
 
 class Emitted(NamedTuple):
+    """Output rows, and the order of each among the output of one call."""
+
     rows: pa.Table
     when: Values
 
 
 @dataclass(frozen=True)
 class Emission:
-    """``keys``: columns of the key that come out first. ``results``: schema of the window function."""
+    """The output of a window operator. ``keys``: the key columns, which come first. ``results``: the schema of the
+    window function. ``panes``: rows have the kind and number of their pane. ``retracting``: earlier results are
+    retracted. ``row_kinds``: rows have ROW_KIND."""
 
     keys: pa.Schema
     results: pa.Schema
@@ -83,7 +87,7 @@ class Emission:
         return self.values if self.retracting else pa.schema([])
 
     def emit(self, instances: Instances, firings: Firings) -> Emitted:
-        """The rows of firings; pane numbers and last results of the instances move on."""
+        """The output rows of firings. Updates the pane numbers and last results of the instances."""
         if self.retracting:
             return self._emit_changes(instances, firings)
         index = _number(instances, firings.instance)
@@ -93,7 +97,7 @@ class Emission:
         return self._output(instances, firings.instance[firing_of_row], rows, kinds, firings.when[firing_of_row])
 
     def retract(self, instances: Instances, index: Values, when: Values) -> Emitted:
-        """Deletes the last results of some instances."""
+        """Retractions of the last results of some instances."""
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
     def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
@@ -157,12 +161,12 @@ class Emission:
 
 
 def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Microseconds as timestamps."""
+    """Microseconds as TIMESTAMP."""
     return pc.cast(pa.array(values) if isinstance(values, np.ndarray) else values, TIMESTAMP)
 
 
 def in_order(emitted: list[Emitted]) -> pa.Table | None:
-    """All rows by ``when``; those of one time as they were given. None for no rows."""
+    """All rows in order of ``when`` (stable); None for no rows."""
     emitted = [rows_emitted for rows_emitted in emitted if rows_emitted.rows.num_rows]
     if not emitted:
         return None
@@ -262,7 +266,7 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class StoredColumns:
     """``input``: all columns that there are. Keys come out unless they are among the columns of AllRows."""
 
     input: pa.Schema

@@ -1,4 +1,5 @@
-"""Windows that fire again and again while a clock passes: a row of an ancient time would keep them at it for ever."""
+"""Protection against windows that fire without end: a row with a very old time would cause firings for every interval
+since."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ Values = np.ndarray[Any, np.dtype[Any]]
 TOO_MANY_FIRINGS = repeating("SS468")
 
 _LOOKS = 1000
-"""After so many rounds of firings their pace is looked at."""
+"""The number of rounds of firings after which their pace is checked."""
 
 MOST_FIRINGS = 100_000_000
-"""The most results of one key in one step of a clock: a second for three years."""
+"""The limit of results of one key in one step of a clock: one per second for three years."""
 
 
 def require_few(firings: int, begin: int, end: int) -> None:
-    """ExecutionError SS468. ``begin`` and ``end``: the times of the first and the last firing, in microseconds."""
+    """ExecutionError SS468 for too many ``firings`` between the times ``begin`` and ``end``, in microseconds."""
     if firings > MOST_FIRINGS:
         until = f"until {time_text(end)}" if end != END_OF_TIME else "until the end of the input"
         raise ExecutionError(
@@ -36,14 +37,14 @@ def require_few(firings: int, begin: int, end: int) -> None:
 
 @dataclass
 class FiringPace:
-    """Firings of windows, the earliest of each in every round, of which nobody knows how many there will be."""
+    """Extrapolates the number of firings of windows that fire in rounds, the earliest timer of each in every round."""
 
     _rounds: int = 0
     _first: int = 0
 
     def fires(self, timer: Values, until: Values) -> None:
-        """The next of all windows that have any: its time, and that up to which the window may fire. SS468 where, at
-        the pace so far, they would fire too often."""
+        """Notes the next firing of all windows: its time, and the time up to which the window may fire. SS468 where, at
+        the pace so far, there would be too many firings."""
         if self._rounds == 0 and len(timer):
             self._first = int(timer.min())
         self._rounds += 1

@@ -1,4 +1,4 @@
-"""Window instances: one per key and window, their state in memory, and as rows of a KeyedState."""
+"""Window instances, one per key and window: their state in memory, and as rows of a KeyedState."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
 
 @dataclass(frozen=True)
 class InstanceLayout:
-    """The columns of stored instances. ``held``: those that the contents keep in them, ``last``: those of the result
-    that was emitted last, where results are retracted."""
+    """The columns of stored instances. ``held``: the columns of the contents; ``last``: those of the result that was
+    emitted last, if results are retracted."""
 
     keys: pa.Schema
     trigger: Trigger
@@ -34,6 +34,7 @@ class InstanceLayout:
 
     @property
     def schema(self) -> pa.Schema:
+        """The schema of the stored rows."""
         own = [(name, pa.int64()) for name in (START, END, EVENT_TIMER, PROCESSING_TIMER, PANES, ROWS)]
         flags = [(name, pa.bool_()) for name in (FILLED, EMITTED)]
         of_trigger = [(TRIGGER + name, _ARROW[values.dtype.kind]) for name, values in self.trigger.fresh(0).columns()]
@@ -42,9 +43,11 @@ class InstanceLayout:
 
     @property
     def empty(self) -> Instances:
+        """No instances."""
         return self.decode(self.schema.empty_table())
 
     def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
+        """New instances of these keys and windows."""
         count = len(start)
         last = pa.table([pa.nulls(count, column.type) for column in self.last], schema=self.last)
         panes, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -52,6 +55,7 @@ class InstanceLayout:
         return Instances(keys, start, end, self.trigger.fresh(count), filled, panes, rows, held, emitted, last)
 
     def decode(self, rows: pa.Table) -> Instances:
+        """The instances that were stored as these rows."""
         state = self.trigger.fresh(rows.num_rows)
         _fill(state, rows, TRIGGER)
         last = rows.select([LAST + name for name in self.last.names]).rename_columns(self.last.names)
@@ -69,6 +73,7 @@ class InstanceLayout:
         )
 
     def encode(self, instances: Instances, timers: dict[Domain, Values]) -> pa.Table:
+        """The instances as rows to store."""
         columns: dict[str, Any] = {
             **_columns(instances.keys),
             START: instances.start,
@@ -89,11 +94,11 @@ class InstanceLayout:
 
 @dataclass
 class Instances:
-    """Columns of window instances, changed in place or replaced.
+    """Columns of window instances, which are changed in place or replaced.
 
-    ``filled``: the window holds something. ``panes``: how many came out. ``rows``: how many rows have come since it was
-    emptied, not counting those that are in later windows too. ``held``: what the contents keep here.
-    ``last``: the result that was emitted last, where ``emitted``.
+    ``filled``: the window is not empty. ``panes``: the number of firings. ``rows``: the number of rows since the window
+    was last emptied, without rows that are in later windows too. ``held``: the columns of the contents. ``last``: the
+    result that was emitted last, where ``emitted``.
     """
 
     keys: pa.Table
@@ -109,15 +114,17 @@ class Instances:
 
     @property
     def count(self) -> int:
+        """The number of instances."""
         return len(self.start)
 
     @property
     def hashes(self) -> Values:
+        """The key hash of each instance."""
         hashes: Values = self.keys.column(KEY_HASH).to_numpy()
         return hashes
 
     def at(self, index: Values) -> Instances:
-        """A copy of the instances of an index, or of those where a mask is true."""
+        """A copy of some instances, by index or mask."""
         index = np.flatnonzero(index) if index.dtype == bool else index
         return Instances(
             self.keys.take(index),
@@ -133,6 +140,7 @@ class Instances:
         )
 
     def followed_by(self, other: Instances) -> Instances:
+        """These instances, then the others."""
         return Instances(
             joined(self.keys, other.keys),
             np.concatenate([self.start, other.start]),
@@ -147,18 +155,19 @@ class Instances:
         )
 
     def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
-        """The results that some instances have emitted last; where not ``there``, they have been withdrawn."""
+        """Stores the results that some instances emitted last; where not ``there``, they were retracted."""
         self.last = with_rows(self.last, index, rows)
         self.emitted[index] = there
 
     def windows(self, watermark: int, processing_time: int, domain: Domain) -> Windows:
+        """The windows of the instances, with the clocks of the call."""
         return Windows(self.start, self.end, watermark, processing_time, domain)
 
 
 @dataclass
 class Touched:
-    """``instances`` that a call works on. ``stored_row``: the row of each in the loaded table, -1 for new ones.
-    ``is_replaced``: true for loaded rows that are one of these instances, or were merged into one."""
+    """The ``instances`` that a call works on. ``stored_row``: the row of each in the loaded table, -1 for new ones.
+    ``is_replaced``: true for loaded rows that are one of these instances or were merged into one."""
 
     instances: Instances
     stored_row: Values
@@ -166,18 +175,19 @@ class Touched:
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """One table behind the other, in one piece, also without columns."""
+    """Two tables concatenated, in one chunk; also for tables without columns."""
     if first.num_columns == 0:
         return rows_without_columns(first.num_rows + second.num_rows)
     return pa.concat_tables([first, second]).combine_chunks()
 
 
 def rows_without_columns(count: int) -> pa.Table:
+    """A table of ``count`` rows without columns."""
     return pa.table({"": pa.nulls(count)}).select([])
 
 
 def with_rows(table: pa.Table, index: Values, rows: pa.Table) -> pa.Table:
-    """The table with other rows at the places of an index."""
+    """The table with the rows at an index replaced."""
     if len(index) == 0 or table.num_columns == 0:
         return table
     order = np.arange(table.num_rows)
@@ -206,4 +216,5 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
 
 
 def names_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The schema of some columns."""
     return pa.schema([schema.field(name) for name in names])

@@ -1,8 +1,8 @@
-"""The general window operator: any assigner, trigger, evictor and window function. Flink's WindowOperator and
-EvictingWindowOperator, for all windows of a batch at once.
+"""The general window operator: any assigner, trigger, evictor and window function. It has the semantics of Flink's
+WindowOperator and EvictingWindowOperator, for all windows of a batch at once.
 
-An instance is a key and one of its windows. Rows count one by one in order of arrival; a window is gone when the
-watermark passes its end and what lateness is allowed.
+An instance is a key and one of its windows. Rows count one by one in order of arrival. A window is dropped when the
+watermark passes its end plus the allowed lateness.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class WindowKernel(Kernel):
 
     @cached_property
     def contents(self) -> Contents:
+        """How the contents of windows are stored."""
         if isinstance(self.function, Aggregates) and self.evictor is None:
             merging = self.assigner.merging
             return Accumulated(self.function.for_merging_windows() if merging else self.function, self.time)
@@ -82,11 +83,13 @@ class WindowKernel(Kernel):
 
     @cached_property
     def emission(self) -> Emission:
+        """The output of the operator."""
         keys = names_of(self.input, self.keys)
         return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
 
     @cached_property
     def layout(self) -> InstanceLayout:
+        """The columns of stored instances."""
         keys = names_of(self.input, [KEY_HASH, *self.keys])
         return InstanceLayout(keys, self.trigger, self.contents.held, self.emission.last)
 
@@ -125,7 +128,8 @@ class WindowKernel(Kernel):
 
 
 def between_barriers(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows before the first row with a BARRIER, between it and the second, …, behind the last; maybe empty."""
+    """The rows before the first row with a BARRIER, between it and the second, …, after the last; parts may be
+    empty."""
     barriers = np.flatnonzero(np.asarray(rows.column(BARRIER).is_valid())).tolist()
     plain = rows.drop_columns([BARRIER])
     for start, stop in zip([0, *(barrier + 1 for barrier in barriers)], [*barriers, rows.num_rows], strict=True):

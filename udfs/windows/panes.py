@@ -1,7 +1,7 @@
-"""The panes of aligned windows: stretches of time that no bound of a window cuts, so that windows share their contents.
+"""The panes of aligned windows: intervals that no bound of a window cuts, so that windows share their contents.
 
-All times here are those of the clock on the wall (``assigners.zones``), int64 microseconds; watermarks are instants. A
-window is known by its end: the ends of TUMBLE, HOP and CUMULATE lie one ``step`` apart. A pane is known by its start.
+All times here are local times of the windows' zone, int64 microseconds; watermarks are instants. A window is identified
+by its end: the ends of TUMBLE, HOP and CUMULATE are one ``step`` apart. A pane is identified by its start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranges of sorted rows that may overlap, such as windows that slide."""
+"""Ranges of sorted rows that may overlap, such as sliding windows, and window functions over them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ Indices = npt.NDArray[np.int64]
 
 
 class Ranges(NamedTuple):
-    """Rows ``[start, stop)`` of a table; none is empty."""
+    """Rows ``[start, stop)`` of a table; no range is empty."""
 
     start: Indices
     stop: Indices
 
     def take(self, chosen: Indices) -> Ranges:
+        """Some of the ranges, by index."""
         return Ranges(self.start[chosen], self.stop[chosen])
 
 
 class Expanded(NamedTuple):
-    """Pairs of a range, by its number, and one of its rows; by range, then by row."""
+    """Pairs of a range, by its number, and one of its rows; in order of ranges, then rows."""
 
     owner: Indices
     row: Indices
 
 
 def expanded(ranges: Ranges) -> Expanded:
+    """All pairs of a range and one of its rows."""
     lengths = ranges.stop - ranges.start
     owner = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
@@ -41,7 +43,7 @@ def expanded(ranges: Ranges) -> Expanded:
 
 
 def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
-    """Each range once, and for each given range the number of its equal there."""
+    """The distinct ranges, and for each given range its number among them."""
     length = int(ranges.stop.max(initial=0)) + 1
     codes, number = np.unique(ranges.start * length + ranges.stop, return_inverse=True)
     return Ranges(codes // length, codes % length), number
@@ -52,7 +54,7 @@ def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
 
 @dataclass(frozen=True)
 class AllRows:
-    """The rows themselves, in order of arrival: a window table function that nobody aggregates."""
+    """The window function of a window table function without aggregation: the rows themselves, in order of arrival."""
 
     columns: tuple[str, ...]
 
@@ -224,18 +226,18 @@ def numbered(rows: pa.Table, key: Values, aggregates: Aggregates, held: pa.Table
 _THERE, _CAME = "__rows", "__changes"
 
 
-def counted(aggregates: Aggregates) -> Aggregates:
-    """With two more calls, which ``rows_there`` and ``rows_that_came`` read."""
+def with_row_counts(aggregates: Aggregates) -> Aggregates:
+    """The aggregates with additional calls, which ``row_counts`` and ``change_counts`` read."""
     there = AggregateCall(_THERE, "count", (), pa.int64())
     came = [replace(there, name=_CAME, every_change=True)] if aggregates.updating else []
     return replace(aggregates, calls=(*aggregates.calls, there, *came))
 
 
-def rows_there(results: pa.Table) -> np.ndarray:
-    """The rows that have come less those that went. As in Flink, a window where this is 0 has no result."""
+def row_counts(results: pa.Table) -> np.ndarray:
+    """The number of inserted rows minus that of retracted rows. As in Flink, a window where this is 0 has no result."""
     return np.asarray(results.column(_THERE).to_numpy())
 
 
-def rows_that_came(results: pa.Table) -> np.ndarray:
-    """The rows of all kinds."""
+def change_counts(results: pa.Table) -> np.ndarray:
+    """The number of rows of all kinds."""
     return np.asarray(results.column(_CAME if _CAME in results.column_names else _THERE).to_numpy())

@@ -1,15 +1,15 @@
-"""Storm's windows of which one measure counts rows and the other is time, in any of the two clocks.
+"""Storm's windows in which one measure counts rows and the other is time, on either clock.
 
 ``EveryRows``: at every n-th row of a key, the rows in ``(time - size, time]`` of that row. ``LastRows``: at every
-multiple of the slide, the last n rows of a key before it, also without new rows as long as there is one.
+multiple of the slide, the last n rows of a key before it, even without new rows.
 
-In event time rows count in order of their times, and by arrival among equal ones. A row counts when the watermark has
-reached its time, and a multiple of the slide fires when the watermark is 1 ms before it. A row is late when that has
-happened already: ``watermark >= time`` for EveryRows, ``watermark >= the first multiple after time - 1 ms`` for
-LastRows. In processing time rows count in order of arrival, and none is late.
+In event time rows count in order of their times, then of arrival. A row counts when the watermark has reached its time,
+and a multiple of the slide fires when the watermark is 1 ms before it. A row is late if that has already happened:
+``watermark >= time`` for EveryRows, ``watermark >= the first multiple after time - 1 ms`` for LastRows. In processing
+time rows count in order of arrival, and none is late.
 
-At the end of a bounded input LastRows fires up to the first multiple after a key's newest row; EveryRows does not fire
-for rows that wait for others. ``window_start`` and ``window_end`` are the time of the oldest row and 1 ms after that of
+At the end of a bounded input LastRows fires up to the first multiple after the newest row of a key; EveryRows does not
+fire for an incomplete count. ``window_start`` and ``window_end`` are the time of the oldest row and 1 ms after that of
 the newest. The window function sees the rows in order of time.
 """
 
@@ -31,7 +31,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
+from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
 from sqlstream.udfs.windows.endless import require_few
 from sqlstream.udfs.windows.ranges import AllRows, Ranges, results_of
 
@@ -43,13 +43,13 @@ _NOW = "__now"
 """Columns of folded results: those of the timeline, and the clock."""
 
 _FOLDS = 4
-"""Results fold where they are so many times the rows that they are made of."""
+"""Results that exceed the rows they are computed from by this factor are emitted folded."""
 
 
 @dataclass(frozen=True)
 class RowMeasuredKernel(Kernel):
-    """``time`` names the column of the rows' times; None stands for now, in processing time. No lateness is allowed;
-    late rows that are wanted go out with the bounds of a window of nothing but them."""
+    """The kernel of such windows. ``time``: the column with the rows' times; None means processing time. There is no
+    allowed lateness; late rows that are emitted have the bounds of a window of only themselves."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -63,8 +63,9 @@ class RowMeasuredKernel(Kernel):
         assert self.lateness.allowed == 0, "what has been counted stays counted"
 
     @cached_property
-    def kept(self) -> KeptRows:
-        return KeptRows(self.input, self.keys, self.function)
+    def kept(self) -> StoredColumns:
+        """The stored and emitted columns."""
+        return StoredColumns(self.input, self.keys, self.function)
 
     @property
     def output(self) -> pa.Schema:
@@ -196,7 +197,7 @@ class RowMeasuredKernel(Kernel):
 
 
 def never_back(key: RowIndices, time: Times) -> Times:
-    """The latest time of each row and those before it of its key: a clock that is set back stands still instead."""
+    """The running maximum of the times of each key: a clock that was set back stands still instead."""
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)
     return time[np.maximum.accumulate(newest)]
@@ -211,8 +212,8 @@ NOT_COUNTED = -1
 class Timeline(NamedTuple):
     """Rows by key, then by time, then by arrival. ``key`` counts from 0.
 
-    ``timer``: when a row must be looked at. ``position``: how many rows of the key, modulo the slide, had been counted
-    with it; NOT_COUNTED where it waits, or where no row counts.
+    ``timer``: when a row must be processed next. ``position``: the number of counted rows of the key including this
+    one, modulo the slide; NOT_COUNTED where it is not counted yet, or where rows are not counted.
     """
 
     key: RowIndices
@@ -226,12 +227,13 @@ class Timeline(NamedTuple):
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row the interval that begins ``back`` before it, on a line on which the ends are sorted."""
+        """For each row the interval that begins ``back`` microseconds before it, on a line on which the ends are
+        sorted."""
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
 class Step(NamedTuple):
-    """Blocks of firings, each in order, and what becomes of the rows: which stay, and their new state."""
+    """Blocks of firings, each in order, and the new state: which rows to keep, their timers and positions."""
 
     firings: Iterator[Ranges]
     kept: Flags
@@ -240,16 +242,19 @@ class Step(NamedTuple):
 
 
 class Measure(Protocol):
-    """When a row-measured window fires, and over which rows. Frozen and picklable; all in microseconds."""
+    """When a row-measured window fires, and over which rows. Implementations are frozen and picklable; all times are in
+    microseconds."""
 
     def timers(self, time: Times, now: int) -> Times:
-        """When new rows must be looked at. ``now``: the clock of the window's domain."""
+        """When new rows must be processed next. ``now``: the clock of the window's domain."""
         ...
 
-    def late(self, time: Times, watermark: int) -> Flags: ...
+    def late(self, time: Times, watermark: int) -> Flags:
+        """True for rows that are late."""
+        ...
 
     def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
-        """The clock has reached ``now``. ``rows``: one or more, all those of their keys."""
+        """What happens when the clock has reached ``now``. ``rows``: all rows of some keys, at least one."""
         ...
 
 
@@ -259,7 +264,7 @@ class Measure(Protocol):
 @dataclass(frozen=True)
 class EveryRows:
     """In event time a row counts when the watermark reaches it, and rows of the same time are in each other's window.
-    In processing time a row counts when it arrives, and what comes after it in the same instant is not there yet."""
+    In processing time a row counts when it arrives, and later rows of the same instant are not in its window."""
 
     slide: int
     size: int
@@ -274,7 +279,7 @@ class EveryRows:
         counted = rows.time <= now
         position = np.where(counted, self._positions(rows), NOT_COUNTED)
         fires = np.flatnonzero(counted & (rows.position == NOT_COUNTED) & (position == 0))
-        # The newest row keeps the count even where no window will hold it.
+        # The newest row stores the count, even if no window will contain it.
         counts_on = _newest(rows, counted) & (position > 0)
         kept = ~counted | (rows.time > now - self.size) | counts_on
         return Step(self._firings(rows, fires, domain), kept, np.where(counted, END_OF_TIME, rows.timer), position)

@@ -1,10 +1,11 @@
-"""Sessions that fire once, when the clock closes them. One row of state per session; a batch costs one pass over its
-rows and over the sessions of their keys.
+"""Sessions that fire once, when the clock closes them. The state has one row per session; a batch costs one pass over
+its rows and over the sessions of their keys.
 
-As in Flink, rows that go hold a session together as those that come do; one of which all rows have gone has no result.
+As in Flink, retracted rows extend a session just as inserted rows do; a session whose rows were all retracted has no
+result.
 
-Where lateness is allowed, late rows fire sessions again one after another; that is for the general operator. Here a
-late row that meets a live session joins it, and all others are late.
+With an allowed lateness, late rows fire sessions again one after another; that is left to the general operator. Here a
+late row that touches a live session joins it, and all others are late.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import KeptRows, Lateness, bounds
+from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
 from sqlstream.udfs.windows.instances import END, START
-from sqlstream.udfs.windows.ranges import counted, numbered, rows_that_came, rows_there
+from sqlstream.udfs.windows.ranges import change_counts, numbered, row_counts, with_row_counts
 
 
 class Live(NamedTuple):
@@ -40,6 +41,8 @@ class Live(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionKernel(Kernel):
+    """The kernel of such sessions. ``input``: the schema of the rows without KEY_HASH."""
+
     input: pa.Schema
     keys: tuple[str, ...]
     assigner: Session
@@ -51,7 +54,7 @@ class SessionKernel(Kernel):
 
     @property
     def output(self) -> pa.Schema:
-        return KeptRows(self.input, self.keys, self.function).output
+        return StoredColumns(self.input, self.keys, self.function).output
 
     @property
     def late_output(self) -> pa.Schema | None:
@@ -125,9 +128,9 @@ class SessionKernel(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Until their sessions close."""
+        """Rows of open sessions, until these close."""
         rows = self._state(context).load_all()
-        count = rows_that_came(self._function.finish(rows.select(self._function.accumulators.names)))
+        count = change_counts(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)
 
     # --- output and state -------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ class SessionKernel(Kernel):
         start, end = (bounds(rows.column(name).to_numpy()) for name in (START, END))
         columns = [*rows.select(list(self.keys)).columns, start, end, *values]
         results = pa.Table.from_arrays(columns, schema=self.output)
-        return results.filter(pa.array(rows_there(finished) > 0)) if self.function.updating else results
+        return results.filter(pa.array(row_counts(finished) > 0)) if self.function.updating else results
 
     def _rows(self, keys: pa.Table, live: Live) -> pa.Table:
         _, start, end = live.windows
@@ -156,7 +159,7 @@ class SessionKernel(Kernel):
     @cached_property
     def _function(self) -> Aggregates:
         """The aggregates, with numbers of rows, from which it is known how many rows wait."""
-        return counted(self.function).for_merging_windows()
+        return with_row_counts(self.function).for_merging_windows()
 
     @cached_property
     def _keys(self) -> pa.Schema:

@@ -1,7 +1,8 @@
-"""Windows that merge: the rows of a batch join sessions, and sessions become one.
+"""Windows that merge, in the general operator: the rows of a batch join sessions, and sessions merge.
 
-One pass joins all rows at once. Where it matters in which order rows arrive, because sessions merge that rows fire, or
-because some rows find a session closed and others do not, the rows of such keys go one after another, all keys at once.
+One pass joins all rows at once. Where the order of arrival matters, because rows fire sessions that merge, or because
+some rows find a session closed and others do not, the rows of such keys are processed one after another, for all keys
+at once.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Merged(Touched):
-    """``key``: the number of the key of each instance."""
+    """The instances of merging windows. ``key``: the number of the key of each instance."""
 
     key: Values
 
 
 class Arrived(NamedTuple):
-    """Rows by arrival: the number of each in the batch, its key's number, and its own window."""
+    """Rows by arrival: the number of each in the batch, that of its key, and its own window."""
 
     row: Values
     key: Values
@@ -44,10 +45,12 @@ class Arrived(NamedTuple):
     end: Values
 
     def at(self, index: Values) -> Arrived:
+        """Some of the rows, by index."""
         return Arrived(*(column[index] for column in self))
 
     @property
     def windows(self) -> Keyed:
+        """The windows of the rows."""
         return Keyed(self.key, self.start, self.end)
 
 
@@ -91,7 +94,7 @@ def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
     _, high, joins = growth.bounds
     bridged = growth.sources > 1
     bridged[growth.session[~joins]] = True
-    # How sessions grow that rows join to each other is not known yet, but no row's own window ends after its session.
+    # The merged sessions are not known yet, but no row's own window ends after its session.
     closed = _closed(call, np.where(bridged[growth.session], arrived.end[growth.order], high))
     some, every = np.zeros(growth.count, bool), np.ones(growth.count, bool)
     np.logical_or.at(some, growth.session, closed)
@@ -111,11 +114,11 @@ def _closed(call: WindowCall, end: Values) -> Values:
 
 @dataclass(frozen=True)
 class Growth:
-    """Sessions that have rows, numbered by the arrival of their first one.
+    """The sessions that get rows, numbered by the arrival of their first row.
 
-    ``order``: rows by session and arrival, as numbers of those that arrived; ``session``: that of each. ``starts``: the
-    first row of each session there. Of each session ``first`` is its first row, ``sources`` the number of those that
-    were there before, ``source`` one of them. ``number``: of each of all sessions, -1 where it has no rows.
+    ``order``: rows by session and arrival, as numbers of arrived rows; ``session``: that of each. Of each session
+    ``first`` is its first row, ``sources`` the number of stored sessions merged into it, ``source`` one of them.
+    ``number``: the number of each of all sessions, -1 for sessions without new rows.
     """
 
     merged: Merged
@@ -130,6 +133,7 @@ class Growth:
 
     @staticmethod
     def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> Growth:
+        """The growth of ``sessions``."""
         in_time = np.flatnonzero(sessions.row != LATE)
         session = sessions.row[in_time]
         first = np.full(len(sessions.windows.start), len(arrived.row))
@@ -150,26 +154,30 @@ class Growth:
 
     @property
     def count(self) -> int:
+        """The number of sessions with rows."""
         return len(self.first)
 
     @property
     def key(self) -> Values:
+        """The number of the key of each session."""
         key: Values = self.windows.key
         return key
 
     @cached_property
     def lengths(self) -> Values:
+        """The number of rows of each session."""
         lengths: Values = np.bincount(self.session, minlength=self.count)
         return lengths
 
     @property
     def starts(self) -> Values:
+        """The first row of each session in ``order``."""
         starts: Values = np.cumsum(self.lengths) - self.lengths
         return starts
 
     @cached_property
     def bounds(self) -> tuple[Values, Values, Values]:
-        """For each row the bounds of its session, and whether the row's window meets a stored one."""
+        """For each row the bounds of its session when it arrives, and whether its window touches a stored session."""
         start, end = self.arrived.start[self.order], self.arrived.end[self.order]
         at_first = self._at_first(start, end)
         low = _running(np.minimum, start, at_first[0], self.lengths)
@@ -192,7 +200,7 @@ def _running(extreme: np.ufunc, values: Values, first: Values, lengths: Values) 
     """The extreme of each stretch of values up to each place, and of the stretch's ``first``."""
     ordered, rank = np.unique(np.concatenate([values, first]), return_inverse=True)
     of_value, of_first = rank[: len(values)], rank[len(values) :]
-    # Stretches on levels of their own, so that one accumulation serves all of them.
+    # Ranks shift each range to a level of its own, so that one accumulation serves all of them.
     level = np.repeat(np.arange(len(lengths)) * len(ordered), lengths)
     level = level if extreme is np.maximum else -level
     at_least = extreme(of_value, np.repeat(of_first, lengths)) + level
@@ -212,7 +220,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     call.kernel.lateness.report(rows.take(late.row), late.start, late.end, call.context)
     growth = Growth.of(sessions, merged, arrived)
     groups = growth.number[sessions.stored]
-    # Sessions merge in the order of their starts, which does not depend on how they came to be stored.
+    # Sessions merge in order of their starts, which does not depend on the order in which they are stored.
     source = np.flatnonzero(groups >= 0)
     source = source[np.argsort(merged.instances.start[source], kind="stable")]
     groups = groups[source]

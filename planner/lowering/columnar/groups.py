@@ -46,7 +46,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 # --- aggregate calls, split into columns to project below and a call over their names ----------------------------
 
@@ -149,7 +149,7 @@ def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) 
     projected = with_key_hash(rows.select(*own, *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
-    living = Living(1000 * node.ttl_ms)
+    living = TimeToLive(1000 * node.ttl_ms)
     strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
     updates = node.changelog_mode != APPEND_ONLY
     kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)

@@ -42,7 +42,7 @@ from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
-from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
 from sqlstream.udfs.joins.temporal import TemporalJoinKernel
@@ -252,13 +252,13 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
     by = tuple(column_of(node, left, 0, name) for name in node.left_row_identity) if node.retracts else ()
-    kernel: TemporalJoinKernel | PresentJoinKernel
+    kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
         condition = condition_of(node)
         kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition, ttl, by)
     else:
-        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
+        kernel = ProcessingTimeTemporalJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
     return joined(node, step, sides, kernel, context)
 
 

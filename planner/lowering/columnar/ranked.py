@@ -45,7 +45,7 @@ from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
@@ -204,7 +204,7 @@ def run_set_operation(node: SetOperation, step: Operator, context: Context) -> D
     fields = list(_names(node))
     schema = kernel_schema(sides[0])
     updates = node.changelog_mode != APPEND_ONLY
-    living = Living(1000 * node.ttl_ms)
+    living = TimeToLive(1000 * node.ttl_ms)
     kernel = SetOperationKernel(node.kind, pa.schema([schema.field(name) for name in fields]), living, updates)
     output = spark_schema(kernel.output, StructType([sides[0].schema[name] for name in fields]))
     emitted = run(sides, running(step, context.plan, kernel, output), context.runtime)

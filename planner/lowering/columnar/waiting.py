@@ -25,11 +25,11 @@ from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.barriers.alignment import MarkKind
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.lookup.deferred import DeferredLookups, RememberedLookups
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.lookup.deferred import DeferredLookups, RetractableLookups
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _HELD = "__held"
 _CAME = "__came"
@@ -49,18 +49,18 @@ def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
 
 
 def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
-    remembered = _remembered(lookup, rows) if lookup.node.remembers_answers else None
+    stored_results = _stored_results(lookup, rows) if lookup.node.remembers_answers else None
     if lookup.node.options.defers:
-        return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
-    assert remembered is not None, lookup
-    return RememberedLookups(remembered)
+        return DeferredLookups(step_of(lookup, context), rows, _HELD, stored_results)
+    assert stored_results is not None, lookup
+    return RetractableLookups(stored_results)
 
 
-def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
+def _stored_results(lookup: Asked, rows: pa.Schema) -> StoredResults:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])
-    return Remembered(columns, tuple(_fields(node, node.row_identity)), Living(1000 * node.ttl_ms), lookup.error)
+    return StoredResults(columns, tuple(_fields(node, node.row_identity)), TimeToLive(1000 * node.ttl_ms), lookup.error)
 
 
 def _lookup_input(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
@@ -126,7 +126,7 @@ def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) ->
         timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
         most_held=node.most_held,
         time=_TIME,
-        tells=above is not None and above.fires_on_barriers,
+        emits_barriers=above is not None and above.fires_on_barriers,
     )
     output = spark_schema(kernel.output, projected.schema)
     return _barrier_output(run(projected, running(step, context.plan, kernel, output), context.runtime), node)

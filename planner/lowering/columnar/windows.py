@@ -102,8 +102,8 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     schema = kernel_schema(projected)
     named = tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls))
     updating = ROW_KIND in schema.names
-    told_by = (design.time,) if updating and node.time is not None else ()
-    aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
+    identified_by = (design.time,) if updating and node.time is not None else ()
+    aggregates = Aggregates(named, schema, updating=updating, identified_by=identified_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     operator = replace(operator, late_table=node.late_marker(step.number))

@@ -23,7 +23,7 @@ from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
 from tests.differential.without_spark.harness import PlanHarness, run_step
@@ -41,7 +41,7 @@ def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
     names = tuple(name for name, _ in (*keys, *sets))
 
     def kernel(schema: pa.Schema) -> Kernel:
-        living = Living(0)
+        living = TimeToLive(0)
         strategies = strategies_of(
             [c.call for c in calls], names, schema, updates=ROW_KIND in schema.names, living=living
         )

@@ -15,7 +15,7 @@ from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
@@ -86,7 +86,7 @@ def _(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
 
     def kernel(*schemas: pa.Schema) -> Kernel:
         fields = pa.schema([schemas[0].field(name) for name in names])
-        return SetOperationKernel(node.kind, fields, Living(0), updates)
+        return SetOperationKernel(node.kind, fields, TimeToLive(0), updates)
 
     emitted = harness.emitted(step, kernel, sides, names)
     return renamed(emitted, [(f.name, own) for f, own in zip(node.schema, names, strict=True)])

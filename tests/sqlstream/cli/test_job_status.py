@@ -10,7 +10,7 @@ from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.progress import Share, share_done, size_text
 from sqlstream.planner.node import Node
 from sqlstream.plans import plan_of
-from sqlstream.statements.definitions import define
+from sqlstream.statements.registry import define
 from sqlstream.workspace import Workspace
 
 NOON = 1_700_000_000.0

@@ -25,7 +25,7 @@ from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
 from sqlstream.query import Query
 from sqlstream.session import Session
-from sqlstream.statements.job_listings import properties
+from sqlstream.statements.jobs import properties
 from sqlstream.udfs.listed_files import ListedFiles
 
 LINES = '{"id": 1, "name": "a"}\n'

@@ -7,7 +7,7 @@ import pytest
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.shell.submitting import Definitions
 from sqlstream.statements.checking import check_script
-from sqlstream.statements.defining import define
+from sqlstream.statements.registry import define
 from sqlstream.workspace import Workspace
 
 SCRIPT = """

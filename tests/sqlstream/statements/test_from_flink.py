@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.statements.from_flink import changes_from_flink
+from sqlstream.statements.checking import changes_from_flink
 
 
 @pytest.mark.parametrize(

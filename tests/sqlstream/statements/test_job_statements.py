@@ -15,7 +15,8 @@ from sqlstream.jobs.records.history import CheckpointLine
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.results import Rows
 from sqlstream.session import Session
-from sqlstream.statements.job_statements import job_statement
+from sqlstream.statements.jobs import JobStatement
+from sqlstream.statements.registry import statement_type
 from tests.sqlstream.jobs.records.written import life, record
 
 SCRIPT = """
@@ -111,7 +112,9 @@ class AskedJob:
 
 def answer(text: str, job: AskedJob) -> list[Any]:
     (statement,) = parse_script(text)
-    return job_statement(statement, [job]).fetchall()
+    type_ = statement_type(statement)
+    assert isinstance(type_, JobStatement)
+    return type_.result(statement, [job]).fetchall()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sqlstream.testing.golden_format import parse_golden
 from sqlstream.testing.quick_job import QuickJob
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stepped_job import SteppedJob
-from sqlstream.udfs.spark.steps import KeptState, NewestTime, RowsOfStep, StepFolder
+from sqlstream.udfs.spark.steps import GroupStates, NewestTime, RowsOfStep, StepFolder
 
 EVENTS = "CREATE TABLE events (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');"
 COUNTS = EVENTS + "SELECT k, COUNT(*) AS n, window_end FROM events GROUP BY k, TUMBLE(ts, INTERVAL '10' SECOND)"
@@ -92,7 +92,7 @@ def test_a_step_that_is_computed_again_begins_with_the_state_before_it(tmp_path)
     steps = StepFolder(str(tmp_path))
     steps.begin(7, 1000)
     assert steps.current == (7, 1000)
-    steps.keep(1, 6, KeptState({0: {("a", 1): b"x"}}, {0: {5, 3}}))
+    steps.keep(1, 6, GroupStates({0: {("a", 1): b"x"}}, {0: {5, 3}}))
     assert steps.state(1, 6).next_timer == 3
     assert steps.state(1, 7).next_timer is None
 
@@ -119,4 +119,4 @@ def test_the_newest_time_is_told_and_null_tells_nothing(tmp_path):
         steps.begin(number, 0)
         batches = pa.table({"at": pa.array(values, pa.int64()).cast(instant)}).to_batches()
         assert len(list(NewestTime(steps, 0, "at").rows(iter(batches)))) == 1
-    assert (steps.told(0, 0), steps.told(0, 1)) == (9, None)
+    assert (steps.reported(0, 0), steps.reported(0, 1)) == (9, None)

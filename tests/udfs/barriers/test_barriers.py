@@ -20,7 +20,7 @@ KINDS = {"row": MarkKind.ROW, "marker": MarkKind.MARKER, "cancel": MarkKind.CANC
 
 
 def barriers(channels=2, **options):
-    return Barriers(SCHEMA, channels, **{"time": "__time", "tells": True, **options})
+    return Barriers(SCHEMA, channels, **{"time": "__time", "emits_barriers": True, **options})
 
 
 def harness(kernel, **options):
@@ -178,7 +178,7 @@ def test_at_least_once_holds_nothing():
 
 
 def test_barriers_are_not_told_where_nobody_asks():
-    driven = harness(barriers(1, tells=False))
+    driven = harness(barriers(1, emits_barriers=False))
     driven.rows(rows_of([row(0, 1), marker(0, 7), row(0, 2)]))
     assert driven.output() == [{"v": 1, ALIGNED: None}, {"v": 2, ALIGNED: 7}]
 

@@ -14,7 +14,7 @@ from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 SECOND = 1_000_000
 FIELDS = pa.schema([("k", pa.string()), ("x", pa.float64())])
@@ -26,7 +26,7 @@ def harness_of(kind: SetKind, updating: tuple[bool, bool] = (False, False), ttl:
     schemas = [
         pa.schema([(KEY_HASH, pa.int64()), *FIELDS, *([(ROW_KIND, pa.string())] if own else [])]) for own in updating
     ]
-    return KernelHarness(SetOperationKernel(kind, FIELDS, Living(ttl), updates), schemas, ["k", "x"], **more)
+    return KernelHarness(SetOperationKernel(kind, FIELDS, TimeToLive(ttl), updates), schemas, ["k", "x"], **more)
 
 
 def row(k: str | None, x: float | None = 0.0, kind: str | None = None) -> dict[str, Any]:

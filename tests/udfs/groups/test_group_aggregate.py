@@ -15,7 +15,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 SECOND = 1_000_000
 
@@ -94,7 +94,7 @@ CALLS: dict[str, tuple[AggregateCall, Expected]] = {
 
 def kernel(*names: str, updates: bool = False, keys: tuple[str, ...] = ("k",), ttl: int = 0) -> GroupAggregateKernel:
     schema = UPDATING if updates else SCHEMA
-    living = Living(ttl)
+    living = TimeToLive(ttl)
     strategies = strategies_of([CALLS[name][0] for name in names], keys, schema, updates=updates, living=living)
     return GroupAggregateKernel(schema, keys, strategies, names, living, emits_kinds=updates or bool(names))
 

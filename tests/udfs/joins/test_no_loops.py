@@ -15,7 +15,7 @@ from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME
 from sqlstream.udfs.joins.pairs import Side
-from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.joins.temporal import SLACK, TemporalJoinKernel
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
@@ -49,7 +49,7 @@ KERNELS = {
     "regular, updating": (regular(True), True),
     "asof": (asof(False), True),
     "asof, condition": (asof(True), True),
-    "present": (PresentJoinKernel((LEFT, RIGHT), outer=True, keys=("key",), null_safe=(False,)), False),
+    "present": (ProcessingTimeTemporalJoinKernel((LEFT, RIGHT), outer=True, keys=("key",), null_safe=(False,)), False),
 }
 
 

@@ -14,7 +14,7 @@ from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.pairs import Side
-from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.temporal import SLACK, TIME, TemporalJoinKernel
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
 from sqlstream.udfs.waiting import Pending
@@ -42,7 +42,7 @@ def temporal(right=RIGHT, **options):
 
 def present(**options):
     options = {"outer": True, "null_safe": (False,), **options}
-    return PresentJoinKernel((LEFT, CHANGES), keys=("key",), **options)
+    return ProcessingTimeTemporalJoinKernel((LEFT, CHANGES), keys=("key",), **options)
 
 
 def row(name, key, time, value, kind=None):
@@ -212,7 +212,7 @@ CHANGING = side("l", (ROW_KIND, pa.string()))
 
 
 def changing(kernel, **options):
-    options = {"outer": True, "null_safe": (False,), "told_apart_by": ("key", TIME, "l"), **options}
+    options = {"outer": True, "null_safe": (False,), "identified_by": ("key", TIME, "l"), **options}
     return kernel((options.pop("left", CHANGING), options.pop("right", CHANGES)), keys=("key",), **options)
 
 
@@ -257,7 +257,7 @@ def _add_up(net, run):
 
 
 def test_a_row_goes_with_the_partner_that_it_came_with():
-    run = harness(changing(PresentJoinKernel, outer=False))
+    run = harness(changing(ProcessingTimeTemporalJoinKernel, outer=False))
     run.rows({1: [row("r", "a", 0, 1, "+I")], 0: [row("l", "a", 0, 5, "+I"), row("l", "b", 0, 6, "+I")]})
     run.rows({1: [row("r", "a", 0, 2, "+U"), row("r", "b", 0, 3, "+I")]})
     run.rows({0: [row("l", "a", 0, 5, "-U"), row("l", "a", 0, 7, "+U"), row("l", "b", 0, 6, "-D")]})
@@ -266,7 +266,7 @@ def test_a_row_goes_with_the_partner_that_it_came_with():
 
 def test_partners_are_forgotten_after_the_time_of_the_left_side():
     left = Side(CHANGING.input, CHANGING.outputs, ttl=10 * SECOND)
-    run = harness(changing(PresentJoinKernel, outer=False, left=left))
+    run = harness(changing(ProcessingTimeTemporalJoinKernel, outer=False, left=left))
     run.batch({1: [row("r", "a", 0, 1, "+I")], 0: [row("l", "a", 0, 5, "+I")]}, processing_time=SECOND)
     run.batch({0: [row("l", "a", 0, 5, "-D")]}, processing_time=12 * SECOND)
     assert results(run) == [(5, 1, "+I")]

@@ -40,7 +40,7 @@ CALLS = {
     "f": AggregateCall("f", "first_value", ("t",), pa.string()),
 }
 ORDERED = {"vs", "ts", "f"}
-AGGREGATES = Aggregates(tuple(CALLS.values()), SCHEMA, updating=True, told_by=("ts",))
+AGGREGATES = Aggregates(tuple(CALLS.values()), SCHEMA, updating=True, identified_by=("ts",))
 UNORDERED = Aggregates(tuple(c for c in CALLS.values() if c.name not in ORDERED), SCHEMA, updating=True)
 
 # --- the model ------------------------------------------------------------------------------------------------

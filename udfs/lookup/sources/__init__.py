@@ -1,1 +1,1 @@
-"""Systems that lookups ask, each with a frozen source and a client."""
+"""Systems that lookups can ask, each with a frozen source and a client."""

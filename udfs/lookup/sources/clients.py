@@ -1,6 +1,7 @@
-"""Requests that would wait for a connection go together in one round trip, each with its own answer.
+"""What the clients of external systems share: round trips for several requests, and error messages.
 
-What a client would spend per request, on waking, on statements and on system calls, it spends per round trip.
+Requests that would wait for a connection are sent together in one round trip, and get an answer each. The costs of
+waking up, of statements and of system calls are then paid per round trip, not per request.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class _Asked(Generic[Answer]):
         self.task: asyncio.Task[None] | None = None
 
 
-class Together(Generic[Answer]):
-    """At most ``at_once`` round trips are under way, each of about ``most`` keys.
+class SharedRoundTrips(Generic[Answer]):
+    """At most ``at_once`` round trips are in flight, each of about ``most`` keys.
 
-    ``fetch`` answers keys in their order. Where it fails for several requests, each of them is asked alone, so that
-    only those fail that are to blame, but for errors that are ``of_all``: those of the connection.
+    ``fetch`` answers keys in their order. If it fails for several requests, each is sent again alone, so that only
+    those fail that are to blame; except for errors that are ``of_all``, such as those of the connection.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Together(Generic[Answer]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Answer]:
-        """The answers of the keys. Who is cancelled takes no other's answer away."""
+        """The answers for the keys. Cancelling a call does not affect other calls."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Answer] = _Asked(keys, loop.create_future())
         self._waiting.append(asked)
@@ -64,6 +65,7 @@ class Together(Generic[Answer]):
             raise
 
     async def close(self) -> None:
+        """Cancels all round trips."""
         self._waiting.clear()
         tasks = list(self._tasks)
         for task in tasks:
@@ -152,7 +154,7 @@ def keys_text(request: Request, keys: Sequence[Key]) -> str:
 
 
 def require_texts(table: str, request: Request, keys: Sequence[Key]) -> None:
-    """ConnectorError SS585 where a key holds half a pair of surrogates, which no system outside takes as a text."""
+    """ConnectorError SS585 where a key contains an unpaired surrogate, which no external system accepts as text."""
     for key in keys:
         for (name, _), value in zip(request.keys, key, strict=True):
             if isinstance(value, str) and not is_text(value):
@@ -160,23 +162,24 @@ def require_texts(table: str, request: Request, keys: Sequence[Key]) -> None:
 
 
 def beginning(text: str) -> str:
-    """The first characters of an answer, in one line."""
+    """The first characters of an answer, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN_BODY else f"{line[:_SHOWN_BODY]}…"
 
 
 def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorError:
-    """A value of an answer that is none of its column."""
+    """The error for a value of an answer that does not fit its column."""
     message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
     return ConnectorError(WRONG_ANSWER, message, hint="Correct the value where it is kept, or the type of the column.")
 
 
 def no_equality(table: str, column: str, what: str) -> ConnectorError:
-    """A lookup whose keys do not say what the request is made of."""
+    """The error for a lookup without equality on the columns that the request is made of."""
     message = f'lookup of table "{table}" has no equality on column "{column}", which its {what} is made of'
     return ConnectorError(NO_EQUALITY, message, hint=f'Add "{column}" = … to ON.')
 
 
 def no_package(connector: str, package: str) -> ConnectorError:
+    """The error for a package that is not installed."""
     message = f'connector "{connector}" needs the Python package "{package}", which is not installed'
     return ConnectorError(NO_PACKAGE, message, hint=f"pip install 'sqlstream[{connector}]'")

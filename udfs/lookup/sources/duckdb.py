@@ -16,6 +16,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
+    """A value of a declared type as a parameter of DuckDB. ValueError for a value that no row can equal."""
     if isinstance(value, datetime):
         utc = value.astimezone(UTC) if value.tzinfo is not None else value
         return (utc.replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
@@ -60,14 +61,14 @@ DIALECT = Dialect(
 
 
 def connect(path: str) -> duckdb.DuckDBPyConnection:
-    """A connection that only reads."""
+    """A read-only connection."""
     import duckdb
 
     return duckdb.connect(path, read_only=True)
 
 
 class DuckDbSource(FileDatabase):
-    """No process may have the file open for writing."""
+    """A table of a DuckDB file. No process may have the file open for writing."""
 
     async def open(self) -> FileClient:
         from duckdb import Error

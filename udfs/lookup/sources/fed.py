@@ -1,4 +1,4 @@
-"""The answers of tests: rows that a test has fed to a lookup table, read in the worker whenever it is asked."""
+"""The lookup source of tests: rows that a test has fed to a lookup table, read in the worker at each request."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ Asked = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How answers come. Of each key, the first ``fails`` requests fail (None: all of them do), then the first
-    ``misses`` find nothing. Answers take a random time within ``delay_ms`` and, longer, what ``delay_column`` of the
-    rows found says. ``waits``: a key without rows is answered when the test has fed some.
-    """
+    """How answers arrive. For each key, the first ``fails`` requests fail (None: all of them), then the first
+    ``misses`` find nothing. Answers take a random time within ``delay_ms`` plus the value of ``delay_column`` in the
+    rows found. ``waits``: a key without rows is answered when the test has fed some."""
 
     delay_ms: tuple[int, int] = (0, 0)
     delay_column: str | None = None

@@ -1,4 +1,4 @@
-"""Databases in files that block while they answer: asked in threads, each with a connection of its own."""
+"""Databases in files, whose drivers block: requests run in threads, each with a connection of its own."""
 
 from __future__ import annotations
 
@@ -25,15 +25,22 @@ class DatabaseError(Exception):
 class Connection(Protocol):
     """The interface that the connections of sqlite3 and duckdb share."""
 
-    def execute(self, text: str, parameters: Any, /) -> Any: ...
+    def execute(self, text: str, parameters: Any, /) -> Any:
+        """Runs a statement with parameters."""
+        ...
 
-    def interrupt(self) -> None: ...
+    def interrupt(self) -> None:
+        """Cancels the running statement; called from another thread."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes the connection."""
+        ...
 
 
 class FileClient:
-    """``errors`` are those of the database's module, ``threads`` how many requests are answered at the same time."""
+    """A client of a database file. ``errors``: the exception classes of the driver; ``threads``: the number of
+    concurrent requests."""
 
     def __init__(
         self, name: str, question: Question, connect: Callable[[], Connection], errors: type[Exception], threads: int
@@ -100,6 +107,7 @@ class FileDatabase:
     as_of: str = ""
 
     def client(self, dialect: Dialect, connect: Callable[[str], Connection], errors: type[Exception]) -> FileClient:
+        """A client of the file. ``connect`` opens a connection, ``errors`` are the exceptions of the driver."""
         question = Question(dialect, self.table, self.request, dict(self.stored))
         return FileClient(self.name, question, partial(connect, self.path), errors, self.connections)
 
@@ -110,4 +118,5 @@ def _chunks(keys: list[tuple[int, Key]]) -> Iterator[list[tuple[int, Key]]]:
 
 
 def first_line(error: Exception) -> str:
+    """The first line of an error message."""
     return (str(error).splitlines() or [type(error).__name__])[0].strip()

@@ -1,9 +1,9 @@
-"""Files as a lookup source: the table is loaded whole and looked up in memory (Flink's FULL cache).
+"""Files as a lookup source: the table is loaded as a whole and looked up in memory (Flink's FULL cache).
 
-Each worker process that looks up holds the table once. With a reload interval it looks that often whether files have
-come, gone or changed, loads them anew beside the event loop, and answers from the new table once that is complete;
-requests never wait for it. A reload that fails keeps the table that is there, is logged as a warning and tried again
-after the next interval; at the first load it is an error of the lookup.
+Each worker process holds the table once. With a reload interval it checks that often whether files were added, deleted
+or changed, loads them again outside of the event loop, and answers from the new table once that is complete; requests
+never wait for it. If a reload fails, the old table remains, a warning is logged, and the reload is tried again after
+the next interval. A failure of the first load is an error of the lookup.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ Signature = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class FileSource:
-    """``path``: a file, a directory or a pattern. ``partitions``: columns that are directories, ``day=2024-01-31``.
+    """A table of files. ``path``: a file, a directory or a pattern. ``partitions``: columns that are directories,
+    ``day=2024-01-31``.
 
-    ``as_of`` tells how the files were when the query started: sources of other files are not equal, so that each loads
-    its own.
+    ``as_of`` identifies the state of the files when the query started: sources of changed files are not equal, so each
+    loads its own.
     """
 
     name: str
@@ -64,6 +65,8 @@ class FileSource:
 
 
 class FileClient:
+    """The client of files: holds the table and its index in memory."""
+
     def __init__(self, source: FileSource) -> None:
         self._source = source
         self._signature: Signature | None = None
@@ -71,13 +74,13 @@ class FileClient:
         self._reloading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """The first load; reloads follow."""
+        """Loads the table for the first time, and starts the reloads."""
         await self.reload()
         if self._source.reload_ms is not None:
             self._reloading = asyncio.create_task(self._reload_for_ever(self._source.reload_ms / 1000))
 
     async def reload(self) -> bool:
-        """Loads the table where its files are others than before; False where they are the same."""
+        """Loads the table again if its files have changed; False if they have not."""
         signature = await asyncio.to_thread(signature_of, self._source.path)
         if signature == self._signature:
             return False
@@ -106,7 +109,7 @@ class FileClient:
 
 
 class Index:
-    """The rows of a table by key; a key's rows come in the order of the table."""
+    """The rows of a table by key; the rows of a key are in the order of the table."""
 
     def __init__(self, table: pa.Table, request: Request) -> None:
         names = [name for name, _ in request.keys]
@@ -120,6 +123,7 @@ class Index:
         self._columns = [table.column(name).combine_chunks() for name, _ in request.columns]
 
     def rows(self, key: Key) -> list[Row]:
+        """The rows of a key."""
         group = self._groups.get(tuple(_hashable(key)))
         if group is None:
             return []
@@ -195,8 +199,8 @@ def signature_of(path: str) -> Signature:
 
 
 def as_of(path: str) -> str:
-    """A word for the files of a path as they are now, another one when they have changed; of those that are not on this
-    machine each time another one."""
+    """A text that identifies the current state of the files of a path. For files that are not on this machine it is
+    different each time."""
     try:
         return sha256(repr(_signature_of(path)).encode(errors="surrogateescape")).hexdigest()
     except (OSError, ValueError, ConnectorError):
@@ -255,5 +259,5 @@ def _mask(column: pa.ChunkedArray, comparison: Comparison) -> Any:
 
 
 def keys_can_be(kind: DataType) -> bool:
-    """Whether rows can be found by values of the type."""
+    """True where rows can be looked up by values of the type."""
     return kind.name not in ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")

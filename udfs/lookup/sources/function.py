@@ -85,6 +85,8 @@ class FunctionSource:
 
 
 class FunctionClient:
+    """The client of a user's coroutine."""
+
     def __init__(
         self, source: FunctionSource, call: Callable[..., Any], close: Callable[[], object] | None = None
     ) -> None:

@@ -40,7 +40,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class HttpCall:
-    """A kind of request. Its templates have their secrets put in."""
+    """A kind of request. Secrets are already inserted into its templates."""
 
     method: str
     url: Template = field(repr=False)
@@ -54,9 +54,10 @@ class HttpCall:
 
 @dataclass(frozen=True)
 class HttpServer:
-    """How a server is spoken to. ``address`` is how messages call it, ``secrets`` is what they must not show.
+    """How to reach a server. ``address`` is its name in messages, ``secrets`` are the texts that messages must not
+    show.
 
-    ``headers`` are harmless; ``private`` ones are for the host of the URL alone, also where it names another one.
+    ``headers`` contain no secrets; ``private`` headers are only sent to the host of the URL, not to where it redirects.
     """
 
     address: str
@@ -74,7 +75,8 @@ class HttpServer:
 
 @dataclass(frozen=True)
 class HttpSource:
-    """``call`` is for one key, ``batch`` for several; ``miss``: statuses that say that there is no row."""
+    """A table of an HTTP server. ``call`` is the request for one key, ``batch`` for several; ``miss``: statuses that
+    mean that there is no row."""
 
     name: str
     request: Request
@@ -89,7 +91,7 @@ class HttpSource:
 
 
 def open_session(server: HttpServer) -> ClientSession:
-    """A pool of connections; ``max_connections`` 0: as many as there are requests at the same time."""
+    """A pool of connections; ``max_connections`` 0: one for each concurrent request."""
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     timeout = ClientTimeout(total=server.timeout_ms / 1000)
@@ -109,14 +111,15 @@ def _plain(source: HttpSource) -> PlainConnections | None:
 
 
 class HttpClient:
-    """``plain`` is asked once an answer to the session has shown that it may be."""
+    """The client of an HTTP server. ``plain`` is used once a response to the session has shown that it can be."""
 
     def __init__(self, source: HttpSource, session: ClientSession, plain: PlainConnections | None) -> None:
         self._source, self._session, self._plain = source, session, plain
         self._answers_plainly = False
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
-        """Without a batch request, keys are asked for concurrently; if one request fails, all fail."""
+        """The rows of keys. Without a batch request, keys are requested concurrently; if one request fails, all
+        fail."""
         require_texts(self._source.name, self._source.request, keys)
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
@@ -197,10 +200,10 @@ async def send(
     body: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[ClientResponse, int]]:
-    """Sends JSON, or nothing; the answer, and how many others have named the next place before.
+    """Sends JSON, or nothing. Yields the response and the number of redirects that led to it.
 
-    Only GET follows to another place: a client would turn POST into GET there. Another scheme, host or port gets no
-    private headers, since whoever answers chooses the place.
+    Only GET follows redirects: a client would turn POST into GET. Another scheme, host or port gets no private headers,
+    because the responder chooses the location.
     """
     from yarl import URL
 
@@ -225,7 +228,7 @@ def _origin(url: URL) -> tuple[str, str | None, int | None]:
 
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
-    """The body as text. SS576 where it is too large or no text."""
+    """The body as text. SS576 where it is too large or not text."""
     body = bytearray()
     has_length = answer.content_length is not None and "Content-Encoding" not in answer.headers
     if has_length and (answer.content_length or 0) <= server.max_bytes:
@@ -252,10 +255,10 @@ async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: 
 def filled(
     call: HttpCall, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
 ) -> tuple[str, str | None]:
-    """The URL and the body for the keys: percent-encoded there, JSON here.
+    """The URL and the body for the keys: percent-encoded and JSON, respectively.
 
-    ``many``: a place stands for all values of its column, with commas in a URL and as an array in a body; ``{keys}``
-    for those of the only key column, or in a body for objects of several.
+    ``many``: a placeholder stands for all values of its column, with commas in a URL and as an array in a body;
+    ``{keys}`` for those of the only key column, or in a body for objects of several.
     """
     if len(keys) == 1 and call.body is None and not many:
         pairs = zip(kinds, keys[0], strict=True)
@@ -287,7 +290,7 @@ def _array(texts: Sequence[str]) -> str:
 
 
 def unreachable(error: Exception, table: str, server: HttpServer, what: object) -> ConnectorError:
-    """No answer, or the beginning of one."""
+    """The error for a missing or incomplete response."""
     if isinstance(error, asyncio.TimeoutError):
         message = f'table "{table}" got no answer from {server.address} for {what} in {server.timeout_ms} ms'
         return ConnectorError(UNREACHABLE, message, hint="See whether the server is busy, or raise the option timeout.")
@@ -297,7 +300,7 @@ def unreachable(error: Exception, table: str, server: HttpServer, what: object) 
 
 
 def wrong_status(status: int, text: str, table: str, server: HttpServer, what: object) -> ConnectorError:
-    """An answer that is none."""
+    """The error for a response with an unexpected status."""
     shown = server.shown(text) or json.dumps("")
     message = f'{server.address} answered table "{table}" with status {status} for {what}: {shown}'
     return ConnectorError(WRONG_STATUS, message, hint=_what_to_do(status))
@@ -320,9 +323,8 @@ def _what_to_do(status: int) -> str:
 
 @dataclass(frozen=True)
 class AnswerReader:
-    """``rows``: where the object or the array of rows stands. ``columns``: where columns stand in a row, of all that
-    the request names. ``sent``: the key columns that the request to the server says.
-    """
+    """Reads rows from JSON responses. ``rows``: the path to the object or the array of rows. ``columns``: the path of
+    each requested column within a row. ``sent``: the key columns that are part of the request."""
 
     table: str
     request: Request
@@ -344,14 +346,14 @@ class AnswerReader:
         return ZoneInfo(self.zone)
 
     def of_key(self, key: Key, document: object) -> list[Row]:
-        """The rows of the key. Key columns that the answer lacks have the values that were asked for.
+        """The rows of the key. Key columns that the response lacks have the requested values.
 
-        Rows with other values there are those of another key. SS573, SS576 for what cannot be read.
+        Rows with other values there belong to other keys. SS573, SS576 for what cannot be read.
         """
         return [self._row(key, row) for row in self._objects(document) if self._is_of(key, row)]
 
     def of_keys(self, keys: Sequence[Key], document: object) -> list[list[Row]]:
-        """The rows of each key, by the key columns in the answer; rows of other keys are left out."""
+        """The rows of each key, by the key columns in the response; rows of other keys are ignored."""
         rows_by_key: dict[Key, list[Row]] = {key: [] for key in keys}
         for row in self._objects(document):
             own = tuple(self._required(keys, row, name) for name, _ in self.request.keys)

@@ -1,4 +1,4 @@
-"""JSON and values of columns: documents that systems outside answer and take."""
+"""Conversion between JSON and values of columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlstream.udfs.lookup.sources.scalars import SCALARS, from_number, from_tex
 _BARE = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
 
 _DECODER = json.JSONDecoder(parse_float=Decimal)
-"""Made once: it takes longer to make than to read a short document."""
+"""Shared, because creating one takes longer than reading a short document."""
 
 
 def parse_json(text: str) -> object:
@@ -146,30 +146,31 @@ _ALL = None
 
 @dataclass(frozen=True)
 class JsonPath:
-    """``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all parts."""
+    """A path. ``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all
+    elements."""
 
     steps: tuple[str | int | None, ...] = ()
 
     @property
     def many(self) -> bool:
-        """True where the path may lead to several places."""
+        """True where the path may select several values."""
         return _ALL in self.steps
 
     def found(self, document: object) -> list[object]:
-        """The values that the path selects, in document order; empty where it selects none."""
+        """The selected values, in document order; empty where there are none."""
         places = [document]
         for step in self.steps:
             places = [inner for value in places for inner in _inner(value, step)]
         return places
 
     def value(self, document: object) -> object:
-        """The part at the path, None where there is none; all of them as a list where the path has a ``*``."""
+        """The selected value, None where there is none; a list of all of them for paths with ``*``."""
         places = self.found(document)
         return places if self.many else next(iter(places), None)
 
 
 def parse_path(text: str) -> JsonPath:
-    """ValueError where the text is no such path."""
+    """The path of a text. ValueError where it is not one."""
     if not text.startswith("$"):
         raise ValueError(text)
     steps: list[str | int | None] = []

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.clients import Together, require_texts
+from sqlstream.udfs.lookup.sources.clients import SharedRoundTrips, require_texts
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ class PostgresClient:
         self._name = source.name
         self._question = Question(DIALECT, source.table, source.request, dict(source.stored))
         self._pool = Connections(dict(source.connection), source.connections, source.statement_timeout_ms)
-        self._together: Together[list[Row]] = Together(self._found, source.connections, MOST_KEYS, _of_all)
+        self._together: SharedRoundTrips[list[Row]] = SharedRoundTrips(
+            self._found, source.connections, MOST_KEYS, _of_all
+        )
 
     async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
         require_texts(self._name, self._question.request, keys)
@@ -214,11 +216,13 @@ class Connections:
         return connection
 
     async def close(self) -> None:
+        """Closes all connections."""
         while self._idle:
             await self._idle.pop().close()
 
 
 def session_settings(statement_timeout_ms: int) -> str:
+    """The startup options of a connection."""
     return f"SET TIME ZONE 'UTC'; SET statement_timeout = {statement_timeout_ms}"
 
 

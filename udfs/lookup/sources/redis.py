@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.clients import Together, keys_text, require_texts, wrong_answer
+from sqlstream.udfs.lookup.sources.clients import SharedRoundTrips, keys_text, require_texts, wrong_answer
 from sqlstream.udfs.lookup.sources.json_values import JsonPath, from_field, from_json, parse_json
 from sqlstream.udfs.lookup.sources.scalars import Template, shown, to_text
 
@@ -49,9 +49,10 @@ class RedisServer:
 
 @dataclass(frozen=True)
 class RedisSource:
-    """``data_type``: string, hash or json. ``paths`` lead from a JSON document to columns, all that the request names.
+    """A table of a Redis server. ``data_type``: string, hash or json. ``paths``: from a JSON document to each requested
+    column.
 
-    ``zone`` is that of timestamps without an offset.
+    ``zone``: the time zone of timestamps without an offset.
     """
 
     name: str
@@ -84,7 +85,9 @@ class RedisClient:
         # Redis answers one command after the other: more round trips at once only cost more. Errors of single commands
         # come as answers, so what fails fails for all.
         trips = min(source.server.max_connections, MOST_TRIPS)
-        self._together: Together[list[Any]] = Together(self._answers, trips, MOST_KEYS, of_all=lambda _: True)
+        self._together: SharedRoundTrips[list[Any]] = SharedRoundTrips(
+            self._answers, trips, MOST_KEYS, of_all=lambda _: True
+        )
         self._zone = ZoneInfo(source.zone)
         self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names

@@ -1,4 +1,5 @@
-"""Values of scalar types and their texts, as keys, fields and answers of systems outside spell them."""
+"""Values of scalar types and their texts, as in keys, fields and responses of external systems. Templates of such
+texts."""
 
 from __future__ import annotations
 
@@ -199,7 +200,7 @@ _IN_JSON = re.compile(r"(?P<secret>\$\{[^{}]*\})|(?P<string>\\.|\")|" + _PLACE, 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """The place of a column's value in a template; ``quoted``: inside a JSON string."""
+    """The place of a column's value in a template. ``quoted``: within a JSON string."""
 
     name: str
     quoted: bool = False
@@ -207,6 +208,10 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Template:
+    """A text with placeholders, as alternating texts and placeholders. ``{name}`` stands for the value of a column;
+    ``{{`` and ``}}`` are braces, unless the text is JSON. ``${NAME}`` remains: it is a secret, inserted after
+    parsing."""
+
     parts: tuple[str | Placeholder, ...]
 
     @property
@@ -216,7 +221,7 @@ class Template:
 
     @property
     def start(self) -> str:
-        """The text before the first place."""
+        """The text before the first placeholder."""
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def resolved(self, secrets: Callable[[str], str]) -> Template:
@@ -224,11 +229,11 @@ class Template:
         return replace(self, parts=tuple(secrets(piece) if isinstance(piece, str) else piece for piece in self.parts))
 
     def filled(self, texts: Mapping[str, str]) -> str:
-        """``texts`` by name, encoded as the place wants them."""
+        """The text for values by name, which are already encoded."""
         return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:
-        """``texts`` are JSON by name; inside of quotes a place takes the text without its own."""
+        """The text for values by name, which are JSON; within quotes a value is inserted without its own quotes."""
         return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 
 
@@ -239,7 +244,7 @@ def _json(placeholder: Placeholder, text: str) -> str:
 
 
 def parse_template(text: str) -> Template:
-    """Never fails: what is no place is text. The caller checks the names."""
+    """The template of a text. Never fails: what is not a placeholder is text. The caller checks the names."""
     parts: list[str | Placeholder] = []
     end = 0
     for match in _IN_TEXT.finditer(text):

@@ -56,10 +56,12 @@ class Dialect:
     decode: Mapping[str, Callable[[object, DataType], object]] = field(default_factory=dict)
 
     def parameter(self, type_: DataType) -> str:
+        """The SQL of a parameter of a declared type."""
         kind = self.sent[type_.name].format(*type_.args)
         return f"CAST({self.placeholder} AS {kind})" if kind else self.placeholder
 
     def quoted(self, name: str) -> str:
+        """The name as a quoted identifier."""
         text = '"' + name.replace('"', '""') + '"'
         return text.replace("%", "%%") if self.placeholder.startswith("%") else text
 

@@ -18,6 +18,7 @@ from sqlstream.udfs.lookup.sources.sql_text import Dialect
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
+    """A value of a declared type as a parameter of SQLite. ValueError for a value that no row can equal."""
     if isinstance(value, Decimal):
         return format(value, "f")  # a text that columns of numbers compare as a number
     return value.isoformat() if isinstance(value, date) else value
@@ -86,11 +87,13 @@ DIALECT = Dialect(
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection that only reads; another thread may close it."""
+    """A read-only connection; another thread may close it."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
 
 
 class SqliteSource(FileDatabase):
+    """A table of an SQLite file."""
+
     async def open(self) -> FileClient:
         return self.client(DIALECT, connect, sqlite3.Error)

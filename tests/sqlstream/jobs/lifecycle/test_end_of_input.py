@@ -12,7 +12,7 @@ import pytest
 import sqlstream
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
-from sqlstream.statements.job_listings import properties
+from sqlstream.statements.jobs import properties
 from tests.sqlstream.jobs.kinds import KINDS, LATER, ROWS, Kind, Run, undisturbed, until
 
 pytestmark = pytest.mark.spark

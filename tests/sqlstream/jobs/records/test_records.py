@@ -27,7 +27,7 @@ from sqlstream.jobs.records.record import (
 from sqlstream.jobs.records.requests import recorded_jobs
 from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.jobs.reports.progress import Progress
-from sqlstream.statements.job_listings import job_rows, properties
+from sqlstream.statements.jobs import job_rows, properties
 from tests.sqlstream.jobs.records.written import ELSEWHERE, GONE, life, record
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from sqlstream.udfs.lookup.source import Key
-from sqlstream.udfs.lookup.sources.clients import Together
+from sqlstream.udfs.lookup.sources.clients import SharedRoundTrips
 
 
 class Down(Exception):
@@ -39,11 +39,11 @@ class Source:
             raise ValueError(f"bad: {sorted(self.bad & set(asked))}")
         return [-int(str(one)) for one in asked]
 
-    def together(self, at_once: int = 2, most: int = 4) -> Together[int]:
-        return Together(self.fetch, at_once, most, of_all=lambda error: isinstance(error, Down))
+    def together(self, at_once: int = 2, most: int = 4) -> SharedRoundTrips[int]:
+        return SharedRoundTrips(self.fetch, at_once, most, of_all=lambda error: isinstance(error, Down))
 
 
-async def started(together: Together[int], *requests: Sequence[int]) -> list[asyncio.Task[Sequence[int]]]:
+async def started(together: SharedRoundTrips[int], *requests: Sequence[int]) -> list[asyncio.Task[Sequence[int]]]:
     tasks = [asyncio.create_task(together.ask([(key,) for key in keys])) for keys in requests]
     for _ in range(3):
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Join with the present state of the right side: each left row beside the row that its key has when it comes.
+"""Temporal join in processing time: joins each left row with the current right row of its key.
 
-As Flink's TemporalProcessTimeJoinOperator. What a micro-batch changes of the right side is there for its left rows.
-State: the row of each key.
+The semantics are those of Flink's TemporalProcessTimeJoinOperator, except that the right rows of a micro-batch are
+applied before its left rows. The state is the current right row of each key.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ import pyarrow as pa
 
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.pairs import Indices, Side, joinable, numbered
-from sqlstream.udfs.joins.temporal import Beside, retracted
+from sqlstream.udfs.joins.temporal import SingleMatchResults, retracted
 from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 
 @dataclass(frozen=True)
-class PresentJoinKernel(Kernel):
-    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
-    row without a partner comes out as well, beside NULLs. ``condition``: what a pair must fulfil beside. ``ttl``: a
-    right row is forgotten so many microseconds of processing time after it came; 0: never. ``told_apart_by``: columns
-    of left rows that may be retracted (``Beside``).
+class ProcessingTimeTemporalJoinKernel(Kernel):
+    """The kernel of a temporal join in processing time.
+
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
+    without a partner is emitted with NULLs. ``condition``: an additional condition on pairs. ``ttl``: a right row is
+    dropped this many microseconds of processing time after its arrival; 0: never. ``identified_by``: the columns that
+    identify a left row in a retraction (see ``SingleMatchResults``).
     """
 
     sides: tuple[Side, Side]
@@ -36,7 +38,7 @@ class PresentJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     condition: Condition | None = None
     ttl: int = 0
-    told_apart_by: tuple[str, ...] = ()
+    identified_by: tuple[str, ...] = ()
 
     @property
     def ports(self) -> int:
@@ -102,13 +104,13 @@ class PresentJoinKernel(Kernel):
             context.set_timer(Domain.PROCESSING, wakes)
 
     @cached_property
-    def _beside(self) -> Beside:
-        return Beside(self.sides, self.keys, self.outer, self.condition, self.told_apart_by)
+    def _beside(self) -> SingleMatchResults:
+        return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
 
     @cached_property
     def _stored(self) -> pa.Schema:
         return pa.schema([*self._beside.kept(1), *self._living.timer])
 
     @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
+    def _living(self) -> TimeToLive:
+        return TimeToLive(self.ttl)

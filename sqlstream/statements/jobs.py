@@ -1,13 +1,17 @@
-"""Jobs and their checkpoints as rows: what SHOW JOBS, DESCRIBE JOB, SHOW CHECKPOINTS and ``sqlstream jobs`` say."""
+"""Statements about jobs: those that the session has started, and all with a record in the checkpoint directory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream.jobs.records.record import moment
-from sqlstream.jobs.reports.progress import waiting_text
+from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.grammar import nodes
+from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
+from sqlstream.runner import ControlledJob
+from sqlstream.statements.statement import Execution, S, StatementType
 from sqlstream.times import time_text, watermark_text
 
 if TYPE_CHECKING:
@@ -15,6 +19,98 @@ if TYPE_CHECKING:
     from sqlstream.jobs.records.record import JobRecord
     from sqlstream.jobs.reports.counts import LookupTotals
     from sqlstream.jobs.reports.progress import Progress
+
+
+NO_JOB = "SS230"
+
+
+class JobStatement(StatementType[S]):
+    """A statement about jobs. Which jobs there are shows when it runs: a check finds nothing wrong with it."""
+
+    def run(self, statement: S, execution: Execution) -> Rows:
+        return self.result(statement, execution.known_jobs())
+
+    def result(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
+        """Run it over these jobs, the session's first. BindError SS230 for an unknown job; the errors of a job are
+        located at the statement."""
+        try:
+            return self.rows(statement, jobs)
+        except SqlStreamError as error:
+            raise _at(error, statement) from error.__cause__
+
+    def rows(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
+        """What the statement returns."""
+        raise NotImplementedError
+
+
+class ShowJobs(JobStatement[nodes.Show]):
+    """SHOW JOBS."""
+
+    def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
+        return job_rows(job.record for job in jobs)
+
+
+class ShowCheckpoints(JobStatement[nodes.Show]):
+    """SHOW CHECKPOINTS of one job, or of all."""
+
+    def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
+        shown = jobs if statement.name is None else [named_job(statement.name, jobs)]
+        rows = [row for job in shown for row in checkpoint_rows(job.name, job.checkpoints())]
+        return Rows.of_text(CHECKPOINT_COLUMNS, rows)
+
+
+class DescribeJob(JobStatement[nodes.Describe]):
+    """DESCRIBE JOB."""
+
+    def rows(self, statement: nodes.Describe, jobs: Sequence[ControlledJob]) -> Rows:
+        job = named_job(statement.name, jobs)
+        return properties(job.record, job.notes)
+
+
+class StopJob(JobStatement[nodes.StopJob]):
+    """STOP JOB, which returns what DESCRIBE JOB does."""
+
+    def rows(self, statement: nodes.StopJob, jobs: Sequence[ControlledJob]) -> Rows:
+        job = named_job(statement.job, jobs)
+        path = job.stop(savepoint=statement.path or statement.savepoint, drain=statement.drain)
+        return properties(job.record_now(), [*(() if path is None else [("savepoint path", path)]), *job.notes])
+
+
+class CheckpointJob(JobStatement[nodes.CheckpointJob]):
+    """CHECKPOINT JOB, which returns the epoch."""
+
+    def rows(self, statement: nodes.CheckpointJob, jobs: Sequence[ControlledJob]) -> Rows:
+        job = named_job(statement.job, jobs)
+        epoch = job.checkpoint()
+        return Rows.of_text(("job name", "epoch"), [(job.name, None if epoch is None else str(epoch))])
+
+
+class SavepointJob(JobStatement[nodes.SavepointJob]):
+    """SAVEPOINT JOB, which returns the path."""
+
+    def rows(self, statement: nodes.SavepointJob, jobs: Sequence[ControlledJob]) -> Rows:
+        job = named_job(statement.job, jobs)
+        return Rows.of_text(("job name", "savepoint path"), [(job.name, job.savepoint(statement.path))])
+
+
+def named_job(name: nodes.Name, jobs: Sequence[ControlledJob]) -> ControlledJob:
+    """By name, in any case, or by id."""
+    wanted = str(name).casefold()
+    for job in jobs:
+        if wanted in (job.name.casefold(), job.id.casefold()):
+            return job
+    none = "This session has started no job; SET 'execution.checkpointing.dir' to see those of others."
+    hint = did_you_mean(str(name), [job.name for job in jobs], "jobs") or none
+    raise BindError(NO_JOB, f'job "{name}" does not exist', name.span, hint=hint)
+
+
+def _at(error: SqlStreamError, statement: nodes.Node) -> SqlStreamError:
+    """The error with the place of the statement, where it has none of its own."""
+    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)
+
+
+# --- jobs and checkpoints as rows -----------------------------------------------------------------------------
+
 
 JOB_COLUMNS = ("job id", "job name", "status", "start time")
 CHECKPOINT_COLUMNS = ("job name", "epoch", "time", "rows", "duration", "size", "state rows", "retained")
@@ -25,9 +121,7 @@ Property = tuple[str, str]
 def job_rows(records: Iterable[JobRecord]) -> Rows:
     """A line per job, with the columns of Flink; times are in UTC. Of damaged records only the name is known."""
     rows = [
-        (None, r.name, r.status, None)
-        if r.is_damaged
-        else (r.id or None, r.name, r.status, time_text(moment(r.life.started)))
+        (None, r.name, r.status, None) if r.is_damaged else (r.id or None, r.name, r.status, _time(r.life.started))
         for r in records
     ]
     return Rows.of_text(JOB_COLUMNS, rows)
@@ -51,7 +145,7 @@ def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[st
         (
             name,
             str(line.epoch),
-            time_text(moment(line.time)),
+            _time(line.time),
             _number(line.rows),
             None if line.duration_ms is None else f"{line.duration_ms:,} ms",
             None if line.size is None else f"{line.size:,} B",
@@ -60,6 +154,13 @@ def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[st
         )
         for line in lines
     ]
+
+
+def _time(seconds: float) -> str:
+    """A time in seconds since 1970, in UTC."""
+    from sqlstream.jobs.records.record import moment  # loads what no other statement needs
+
+    return time_text(moment(seconds))
 
 
 def _number(value: int | None) -> str | None:
@@ -80,11 +181,11 @@ def _identity(record: JobRecord, more: Iterable[Property]) -> Iterator[Property]
     if life.progress.restarts:
         yield "restarts", f"{life.progress.restarts:,}"
     yield "process", f"{life.process.pid} on {life.process.host}"
-    yield "start time", time_text(moment(life.started))
+    yield "start time", _time(life.started)
     if life.ended is not None:
-        yield "end time", time_text(moment(life.ended))
+        yield "end time", _time(life.ended)
     if record.starts > 1:
-        yield "first start time", time_text(moment(record.created))
+        yield "first start time", _time(record.created)
         yield "starts", f"{record.starts:,}"
     yield "checkpoint", record.checkpoint if life.kept else f"{record.checkpoint} (deleted)"
     if record.description.sql:
@@ -111,6 +212,8 @@ def _counts(progress: Progress) -> Iterator[Property]:
     if progress.pending is not None:
         yield "rows waiting", f"{progress.pending:,}"
     if progress.waiting:
+        from sqlstream.jobs.reports.progress import waiting_text  # loads what no other statement needs
+
         yield "waiting for the next run", waiting_text(progress.waiting)
     for number, totals in progress.lookups.items():
         yield from ((f"lookup {number}: {name}", value) for name, value in _lookup(totals))

@@ -1,4 +1,4 @@
-"""How long state without an end is remembered after it was last written."""
+"""The time to live of state that nothing else would ever drop."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from sqlstream.udfs.state.keyed import KeyedState
 
 
 @dataclass(frozen=True)
-class Living:
-    """``ttl``: microseconds of processing time; 0 for ever, and then rows have no timer."""
+class TimeToLive:
+    """A time to live for the rows of a ``KeyedState``. ``ttl``: microseconds of processing time; 0: for ever, and then
+    rows have no timer."""
 
     ttl: int = 0
 
     @property
     def timer(self) -> list[pa.Field]:
-        """The column that state has for it."""
+        """The timer column of the stored rows, if they have one."""
         return [pa.field(PROCESSING_TIMER, pa.int64())] if self.ttl else []
 
     def timers(self, count: int, context: Context) -> list[pa.Array]:
-        """PROCESSING_TIMER of rows that are written now, where they have one."""
+        """The values of PROCESSING_TIMER for ``count`` rows that are written now, if they have that column."""
         if not self.ttl:
             return []
         return [pa.array(np.full(count, self.ends(context), np.int64))]
 
     def ends(self, context: Context) -> int:
-        """When the time of what is written now is up, where it ever is."""
+        """The time at which rows that are written now expire; END_OF_TIME for never."""
         return min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
 
     def alive(self, rows: pa.Table, context: Context) -> pa.Table:
-        """Loaded rows whose time is not up: a key that comes back before its timer is looked at begins anew."""
+        """Loaded rows that have not expired: a key that returns after its time to live starts anew."""
         if not self.ttl or context.processing_time == END_OF_TIME:
             return rows
         return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
 
     def due(self, state: KeyedState, context: Context) -> pa.Table:
-        """Takes the rows whose time is up out of the state; at the end of the input none."""
+        """Removes and returns expired rows; none at the end of the input."""
         if not self.ttl or context.processing_time == END_OF_TIME:
             return state.schema.empty_table()
         return self.forgotten(state, context.processing_time)
 
     def forgotten(self, state: KeyedState, time: int) -> pa.Table:
-        """Takes the rows whose time is up out of the state; at the end of the input all that ever end."""
+        """Removes and returns expired rows; at the end of the input all rows that have a time to live."""
         rows = state.due(Domain.PROCESSING, time)
         if not rows.num_rows:
             return rows
@@ -57,13 +58,13 @@ class Living:
         return rows.filter(over)
 
     def close(self, state: KeyedState, context: Context) -> None:
-        """Flushes the only state of a kernel, and asks for a call when it is to be looked at."""
+        """Flushes the only state of a kernel and sets the timer for the next expiry."""
         state.flush()
         if self.ttl:
             context.set_timer(Domain.PROCESSING, self.wakes(state, context))
 
     def wakes(self, state: KeyedState, context: Context) -> int:
-        """When to look again, as of the last ``flush``. At the end of the input no time passes any more."""
+        """The time of the next expiry as of the last ``flush``; END_OF_TIME at the end of the input."""
         if not self.ttl or context.processing_time == END_OF_TIME:
             return END_OF_TIME
         return state.next_timer(Domain.PROCESSING)
@@ -72,9 +73,11 @@ class Living:
 # --- kernels that store rows by key and drop a key some time after its last change ----------------------------
 
 
-class ForgettingKernel(Kernel):
-    """``ttl``: a key is forgotten so many microseconds of processing time after its rows last changed, and nothing
-    comes out of that; 0: never. Its rows are the only state, and their time to live its only timer.
+class ExpiringKernel(Kernel):
+    """The base of kernels that store rows by key and drop the rows of a key some time after their last change.
+
+    ``ttl``: that time in microseconds of processing time; 0: never. Nothing is emitted when rows expire. The rows are
+    the only state, and their time to live is the only timer.
     """
 
     ttl: int
@@ -85,8 +88,8 @@ class ForgettingKernel(Kernel):
         """The rows that are state, with the timer of ``_living``."""
 
     @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
+    def _living(self) -> TimeToLive:
+        return TimeToLive(self.ttl)
 
     @property
     def uses_processing_time(self) -> bool:

@@ -1,7 +1,8 @@
-"""Rows that may be retracted, beside what was found for them: they go with what they came with.
+"""Rows that may be retracted, stored with the results that were computed for them: a retraction retracts the same
+results.
 
-The rows that are there are state, with what was found. What a micro-batch changes of them comes out as retractions,
-then additions; what it adds and retracts at once does not come out.
+The state holds the current rows and their results. The changes of a micro-batch are emitted as retractions, then
+insertions; rows that are inserted and retracted within one micro-batch are not emitted.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from sqlstream.udfs.joins.stored_side import Changes, Flags, found_among, net_fl
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """``columns``: KEY_HASH, ROW_KIND, those of the rows and those of what was found. Rows that are equal in ``by``
-    have one KEY_HASH, and each retracts one of the others. ``without``: a column that is set in rows which gave no
-    result, so that nothing is retracted with them."""
+class StoredResults:
+    """Computes the changes of results from changes of rows, and stores the current results.
+
+    ``columns``: KEY_HASH, ROW_KIND, the columns of the rows and those of the results. Rows that are equal in ``by``
+    have the same KEY_HASH and retract each other. ``without``: a column that is set in rows without a result, for which
+    nothing is retracted.
+    """
 
     columns: pa.Schema
     by: tuple[str, ...]
-    living: Living
+    living: TimeToLive
     without: str | None = None
 
     @cached_property
@@ -36,7 +40,7 @@ class Remembered:
         return pa.schema([column for column in self.columns if column.name != KEY_HASH]).remove_metadata()
 
     def results(self, rows: pa.Table, context: Context) -> pa.Table:
-        """What changes of the results, -D and then +I, with these changes of rows in order of arrival."""
+        """The changes of the results, first -D and then +I, for these changes of rows in order of arrival."""
         changes = self._net(rows)
         state = self._state(context)
         stored = self._known(state, changes, context)
@@ -44,7 +48,7 @@ class Remembered:
         context.count(IGNORED, int(np.count_nonzero(~seen)))
         stay = stored.filter(pa.array(~gone))
         again, there = found_among(stay, changes.repeated, self.by)
-        # What was retracted after its time and is added again, is new.
+        # A row that had expired, was retracted and is inserted again is a new row.
         added = pa.concat_tables([changes.added, changes.repeated.filter(pa.array(~there))])
         if len(gone):
             state.replace(self._refreshed(stay, again, context))
@@ -57,14 +61,14 @@ class Remembered:
         return pa.concat_tables([self._of_kind("-D", retracted), self._of_kind("+I", added)])
 
     def forget(self, time: int, context: Context) -> None:
-        """Rows whose time to live is up are no longer known."""
+        """Drops the rows whose time to live has passed."""
         assert self.living.ttl, "rows are remembered for ever"
         state = self._state(context)
         self.living.forgotten(state, time)
         state.flush()
 
     def wakes(self, context: Context) -> int:
-        """When to call ``forget``."""
+        """The processing time at which to call ``forget``; END_OF_TIME for never."""
         return self.living.wakes(self._state(context), context)
 
     def _net(self, rows: pa.Table) -> Changes:
@@ -75,7 +79,7 @@ class Remembered:
         return Changes(*(none if chosen is None else rows.filter(pa.array(chosen)) for chosen in flags))
 
     def _known(self, state: KeyedState, changes: Changes, context: Context) -> pa.Table:
-        """The rows in state that the changes may be about; to add rows, none need be read."""
+        """The stored rows that the changes may concern. Insertions need none."""
         asked = [rows.column(KEY_HASH).to_numpy() for rows in (changes.removed, changes.repeated) if rows.num_rows]
         return self.living.alive(state.load(np.concatenate(asked)), context) if asked else self._stored.empty_table()
 
@@ -89,7 +93,7 @@ class Remembered:
         return pa.Table.from_arrays([*columns, *self.living.timers(rows.num_rows, context)], schema=self._stored)
 
     def _refreshed(self, rows: pa.Table, again: Flags, context: Context) -> pa.Table:
-        """Rows that have come again live as long as new ones."""
+        """Gives rows that were inserted again the time to live of new ones."""
         if not again.any():
             return rows
         timers = np.where(again, self.living.ends(context), rows.column(PROCESSING_TIMER).to_numpy())

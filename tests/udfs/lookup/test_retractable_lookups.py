@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
-from sqlstream.udfs.lookup.deferred import RememberedLookups
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.lookup.deferred import RetractableLookups
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 SECOND = 1_000_000
 SCHEMA = pa.schema([
@@ -30,8 +30,8 @@ Row = tuple[str | None, float | None]
 
 
 def harness_of(ttl: int = 0, **more: Any) -> KernelHarness:
-    remembered = Remembered(SCHEMA, ("k", "x"), Living(ttl), "error")
-    return KernelHarness(RememberedLookups(remembered), SCHEMA, ["k"], **more)
+    remembered = StoredResults(SCHEMA, ("k", "x"), TimeToLive(ttl), "error")
+    return KernelHarness(RetractableLookups(remembered), SCHEMA, ["k"], **more)
 
 
 def row(

@@ -20,7 +20,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.expressions import conjuncts, has_subquery, is_repeatable, node_of, with_children_changed
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, with_children_changed
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.suggestions import did_you_mean
 
@@ -194,6 +194,6 @@ def _over(condition: exp.Expression, alias: str, columns: dict[str, str], alone:
             return None
         field = field_of(columns[column.name.casefold()])
         if column is copy:
-            return node_of(field)
+            return as_expression(field)
         column.replace(field)
-    return node_of(copy)
+    return as_expression(copy)

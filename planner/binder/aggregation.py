@@ -15,14 +15,14 @@ from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.firing import Fired, bind_firing, refuse_clauses, with_emit, with_own_windows
+from sqlstream.planner.binder.firing import FiringContext, bind_firing, refuse_clauses, with_emit, with_own_windows
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, GroupNames, Key, aliased, bind_grouping
 from sqlstream.planner.binder.hints import ttl_ms_of
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_proctime, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import as_expression, columns_of, with_children_changed
-from sqlstream.planner.fields import Item, Schema, UniqueNames, field_name, field_of
+from sqlstream.planner.expressions import columns_of, node_of, over_children
+from sqlstream.planner.fields import Item, Names, Schema, field_name, field_of
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
@@ -37,7 +37,7 @@ from sqlstream.types import TIMESTAMP
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups, and the names of its columns."""
-    return _bound(select, bind_grouping(select, scope, context), scope, scope.tables, context)
+    return _bind_groups(select, bind_grouping(select, scope, context), scope, scope.tables, context)
 
 
 def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
@@ -45,10 +45,12 @@ def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], conte
     them."""
     scope = scope_of(relation, None)
     keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
-    return _bound(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
+    return _bind_groups(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
 
 
-def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context) -> Relation:
+def _bind_groups(
+    select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context
+) -> Relation:
     """Groups by the window of GROUP BY or by that of the input; without a window, results are updated without end."""
     if grouping.window is None and not _groups_by_window(grouping, scope):
         grouping = _closed_by_time(select, grouping, scope)
@@ -105,11 +107,11 @@ class Windowed:
 def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
     scope, columns = windowed.scope, windowed.columns
     # The names of the grouping id and the panes must differ from all fields of the input.
-    reserved = UniqueNames([f.name for f in scope.node.schema])
+    reserved = Names([f.name for f in scope.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
     window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
-    names = UniqueNames([*windowed.keys.values(), *window_fields])
+    names = Names([*windowed.keys.values(), *window_fields])
     groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
@@ -132,7 +134,7 @@ def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
     window = windowed.window
     span = clauses.window.span if clauses.window is not None else span_of(select)
     has_time = windowed.time is not None
-    fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
+    fired = FiringContext(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
     return bind_firing(clauses, clauses.emit, fired)
 
 
@@ -226,7 +228,7 @@ def complete_columns(
     """
     if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     present = dict(zip(WINDOW_COLUMNS, attached.columns, strict=True))
     names = {shown: field or unique.unique(shown) for shown, field in present.items()}
     columns = WindowColumns(*names.values())
@@ -284,12 +286,12 @@ def bind_group_aggregate(
     """The plan of a SELECT whose groups have no window, and the names of its columns."""
     refuse_clauses(clauses_of(select), context)
     below, keys = with_keys(grouping.keys, scope)
-    reserved = UniqueNames([f.name for f in below.node.schema])
+    reserved = Names([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     selected = expand(select.expressions, below, context)
-    clock, selected = _with_clock(selected, below.node, reserved)
+    clock, selected = _with_proctime(selected, below.node, reserved)
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
-    groups = Groups(below.node.schema, keys, hidden, context, UniqueNames([*keys.values(), *hidden]))
+    groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     clause = ClauseContext("SELECT", True, special.column, special.call)
     results = [result_of(c, below, context, clause, groups) for c in selected]
@@ -308,16 +310,16 @@ def bind_group_aggregate(
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
-def _with_clock(
-    selected: list[Selected], below: Node, names: UniqueNames
+def _with_proctime(
+    selected: list[Selected], below: Node, names: Names
 ) -> tuple[tuple[str, str] | None, list[Selected]]:
     """The field and the table of PROCTIME(), where the select list has it and there is one table; the select list that
     reads the field."""
     tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
-    if not any(map(is_marker, selected)) or len(tables) != 1:
+    if not any(map(is_proctime, selected)) or len(tables) != 1:
         return None, selected
     name, (table,) = names.unique("proctime"), tables
-    return (name, table), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]
+    return (name, table), [replace(c, bound=field_of(name)) if is_proctime(c) else c for c in selected]
 
 
 # --- keys, aggregate calls, results and HAVING ----------------------------------------------------------------
@@ -326,7 +328,7 @@ def _with_clock(
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
     """The scope in which every key is a field, computed below where it is an expression; the fields by bound key."""
     keys: dict[exp.Expression, str] = {}
-    unique = UniqueNames(f.name for f in scope.node.schema)
+    unique = Names(f.name for f in scope.node.schema)
     computed: list[Item] = []
     types = Types(scope.node.schema)
     for key in grouping_keys:
@@ -370,7 +372,7 @@ def projected(
 ) -> Relation:
     """The projection to the select list. A column that passes a time attribute on remains one."""
     types = types_of(scope.over(node), context)
-    names, items = UniqueNames(), []
+    names, items = Names(), []
     for column, result in zip(selected, results, strict=True):
         source = types.fields.get(result.name) if isinstance(result, exp.Column) else None
         name = names.unique(field_name(column.name, column.expression))
@@ -389,7 +391,7 @@ class Groups:
     keys: Mapping[exp.Expression, str]
     known: frozenset[str]
     context: Context
-    names: UniqueNames
+    names: Names
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
@@ -403,7 +405,7 @@ class Groups:
         if isinstance(bound, exp.Column):
             self._check(bound)
             return bound
-        return as_expression(with_children_changed(bound, lambda child: self.rewrite(as_expression(child))))
+        return node_of(over_children(bound, lambda child: self.rewrite(node_of(child))))
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, moved, newest, numbered, places_of
+from sqlstream.udfs.expressions.tree import Expression, columns_read
+from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, fulfilling, moved, newest, numbered, places_of
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.state.keyed import KeyedState
@@ -60,7 +59,7 @@ class AsofJoinKernel(Kernel):
     above: bool = False
     strict: bool = False
     first_by: tuple[str, ...] = ()
-    condition: Condition | None = None
+    condition: Expression | None = None
     ttl: int = 0
 
     @cached_property
@@ -232,7 +231,7 @@ class Candidates(NamedTuple):
 
 
 def nearest(
-    probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Condition | None
+    probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Expression | None
 ) -> Indices:
     """For each probe (key number ``of``, value ``at``) the row of the nearest candidate: the last one with its key
     number whose value is not above its own (``strict``: is below it) and that fulfils the ``condition`` with it. -1 for

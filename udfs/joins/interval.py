@@ -17,10 +17,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Bounds, Indices, JoinResults, Pairs, Side, Times, joinable, matching
+from sqlstream.udfs.joins.pairs import Bounds, Indices, JoinResults, Pairs, Side, Times, fulfilling, joinable, matching
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey, Store
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Buckets
 from sqlstream.udfs.state.chunked import ChunkedState
@@ -53,7 +52,7 @@ class IntervalJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     bounds: Bounds
     domain: Domain = Domain.EVENT
-    condition: Condition | None = None
+    condition: Expression | None = None
 
     @property
     def ports(self) -> int:

@@ -17,10 +17,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.tree import Expression, columns_read
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, JoinResults, Pairs, Side, equal, numbered
+from sqlstream.udfs.joins.pairs import Indices, JoinResults, Pairs, Side, equal, fulfilling, numbered
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
@@ -40,7 +39,7 @@ class RegularJoinKernel(Kernel):
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]
-    condition: Condition | None = None
+    condition: Expression | None = None
 
     @cached_property
     def output(self) -> pa.Schema:

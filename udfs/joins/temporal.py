@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.changes.stored_results import StoredResults
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, joinable, newest, numbered
+from sqlstream.udfs.expressions.tree import Expression, columns_read
+from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, fulfilling, joinable, newest, numbered
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER
@@ -69,7 +68,7 @@ class TemporalJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     strict: bool = False
     first_by: tuple[str, ...] | None = None
-    condition: Condition | None = None
+    condition: Expression | None = None
     ttl: int = 0
     identified_by: tuple[str, ...] = ()
 
@@ -252,7 +251,7 @@ class SingleMatchResults:
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     outer: bool
-    condition: Condition | None
+    condition: Expression | None
     identified_by: tuple[str, ...] = ()
 
     @cached_property

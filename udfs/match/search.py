@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.evaluation import is_true
+from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Definitions, is_true
+from sqlstream.udfs.match.definitions import Definitions
 from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
 from sqlstream.udfs.match.operands import Aggregated, Current
 from sqlstream.udfs.match.registers import told_apart
@@ -219,22 +221,22 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
-            columns: dict[str, pa.Array] = {}
+            columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
-            for operand in self._definitions.operands_of(variable):
+            for column, operand in self._definitions.reads[variable].items():
                 if isinstance(operand, Aggregated):
                     of = operand.variable
                     if of not in finished:
                         chosen_rows = accumulators[of].take(pa.array(chosen))
                         finished[of] = self._definitions.aggregates[of].finish(chosen_rows)
-                    columns[operand.name] = finished[of].column(operand.name).combine_chunks()
+                    columns[column] = finished[of].column(operand.name).combine_chunks()
                     continue
                 if isinstance(operand, Current):
                     at = now
                 else:
                     registers, start = threads.registers[:, own], threads.start[own]
                     at = self._definitions.registers.row_of(operand, registers, variable, now, start)
-                columns[operand.name] = self._line.values(
+                columns[column] = self._line.values(
                     operand.column, self._line.shifted(at, operand.shift), operand.absent
                 )
             meets[chosen] = is_true(condition, columns)

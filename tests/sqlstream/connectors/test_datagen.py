@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib.metadata import version
 from itertools import pairwise
 
 import pytest
@@ -104,6 +105,9 @@ def test_a_restart_goes_on_where_it_stopped(make_table, read_all) -> None:
     assert read_all(make_table("datagen", "a INT", number_of_rows=5, **sequence)) == []
 
 
+@pytest.mark.skipif(
+    version("pyspark").startswith("4.1."), reason="PySpark 4.1 lets no source in Python wait in a bounded run"
+)
 def test_rows_keep_the_rate(make_table, environment, tmp_path) -> None:
     table = make_table("datagen", "a INT", rows_per_second=10, number_of_rows=25)
     read = source_connector("datagen").read

@@ -41,7 +41,7 @@ from sqlstream.planner.type_inference import Types, cast
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
 from sqlstream.udfs.joins import JoinKind
 
-_KINDS = {
+JOIN_KINDS = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
     ("", "CROSS"): JoinKind.INNER,
@@ -109,7 +109,7 @@ def join_sides(
 
 def _join_kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-    join_kind = _KINDS.get((side, kind))
+    join_kind = JOIN_KINDS.get((side, kind))
     if method not in ("", "NATURAL") or join_kind is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")

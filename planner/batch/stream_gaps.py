@@ -24,7 +24,7 @@ from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
-from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
@@ -251,7 +251,7 @@ class _Gaps:
             match plain:
                 case exp.Exists(this=exp.Query() as query):
                     yield from self._subquery(query, scope, queries, is_set=True, lists=False)
-                case exp.In() if (listed := asked_of(plain)) is not None:
+                case exp.In() if (listed := subquery_of_in(plain)) is not None:
                     yield from self._expression(plain.this, scope, queries)
                     yield from self._subquery(listed, scope, queries, is_set=True)
                 case _:
@@ -264,7 +264,7 @@ class _Gaps:
             case exp.Exists(this=exp.Query() as query):
                 yield from self._subquery(query, scope, queries, is_set=True, lists=False, as_value=True)
                 return
-            case exp.In() if (listed := asked_of(node)) is not None:
+            case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
                 if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
                     yield "a subquery of rows"
@@ -449,7 +449,7 @@ class _Gaps:
                     return False
             elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:
-                    pair_condition(node_of(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
+                    pair_condition(as_expression(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
                 except BindError:
                     return False
         return True

@@ -38,7 +38,7 @@ from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Table
-from sqlstream.planner.changes import not_taken
+from sqlstream.planner.changes import rejected_kinds
 from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
@@ -157,7 +157,7 @@ def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) 
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)
-    return isinstance(plan, Insert) and any(not_taken(plan))
+    return isinstance(plan, Insert) and any(rejected_kinds(plan))
 
 
 def _is_better_finished(plan: Root) -> bool:

@@ -123,7 +123,7 @@ class AsofJoinKernel(Kernel):
     def _emit(
         self, kind: str, left: pa.Table, rows: Indices, right: pa.Table, partner: Indices, context: Context
     ) -> None:
-        """Results of one kind: some rows of the left side, each beside its partner."""
+        """Emits results of one kind: some left rows with their partners."""
         if not self.outer:
             rows = rows[partner[rows] >= 0]
         if not len(rows):
@@ -163,7 +163,7 @@ class AsofJoinKernel(Kernel):
         keys = sort_keys(right, [Order(name) for name in self.first_by])
         return [-np.arange(right.num_rows), *(~key for key in reversed(keys))]
 
-    # --- how long -----------------------------------------------------------------------------------------------
+    # --- time to live -----------------------------------------------------------------------------------------------
 
     def _remember(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         """Renews the time to live of the keys of ``rows``, and drops the keys whose time has passed."""
@@ -195,7 +195,7 @@ class AsofJoinKernel(Kernel):
     def _lives(self) -> pa.Schema:
         return pa.schema([pa.field(KEY_HASH, pa.int64()), *self._living.timer])
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> tuple[SideState, SideState]:

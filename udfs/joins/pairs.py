@@ -111,7 +111,7 @@ def _in_bounds(
 ) -> tuple[Indices, Indices, Indices]:
     """The right rows in order of key and time, and the range of them that each left row matches.
 
-    The left rows are asked for in order, too: numpy sorts them faster than it finds them in any order.
+    The left rows are searched in order as well: numpy sorts them faster than it searches in random order.
     """
     order = sorting.in_order([of_right, right])
     ordered, times = of_right[order], right[order]

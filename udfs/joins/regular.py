@@ -86,7 +86,7 @@ class RegularJoinKernel(Kernel):
     def _needed(self, port: int, changes: Sequence[Changes]) -> np.ndarray:
         """The hashes of the rows to load: those that the other side meets, and those that change."""
         own, other = changes[port], changes[1 - port]
-        touched = (*other, own.removed, own.repeated)  # what is repeated after its time meets others, too
+        touched = (*other, own.removed, own.repeated)  # an expired row that is inserted again has partners, too
         return np.concatenate([rows.column(KEY_HASH).to_numpy() for rows in touched])
 
     # --- results ------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class RegularJoinKernel(Kernel):
     def _results(self) -> JoinResults:
         return JoinResults(self.kind, self.sides)
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> tuple[SideState, SideState]:

@@ -16,10 +16,9 @@ import pyarrow as pa
 from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.pairs import JoinResults, Pairs, Side, equal, fulfilling, joinable, numbered
-from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 END = "__window_end"
 """The column of either input with the end of the row's window, in microseconds; it follows from one of the keys."""

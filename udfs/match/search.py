@@ -243,7 +243,7 @@ class _Run:
         return meets
 
     def _distinct(self, threads: Threads) -> Indices | None:
-        """The first one of threads that go on alike; None where all differ."""
+        """The first of each group of threads that will continue alike; None if all differ."""
         start = threads.start
         if not self._search.joins_starts and (start[1:] != start[:-1]).all():
             return None
@@ -253,7 +253,7 @@ class _Run:
         if not (ordered[1:] == ordered[:-1]).any():
             return None
         told = told_apart(threads.registers)
-        order = np.lexsort((told, code))  # which keeps the order of equal ones
+        order = np.lexsort((told, code))  # stable
         code, told = code[order], told[order]
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = (code[1:] != code[:-1]) | (told[1:] != told[:-1])
@@ -276,7 +276,7 @@ class _Run:
         return threads.where(~behind)
 
     def _behind(self, threads: Threads, best: Indices) -> Flags:
-        """True for the threads of the same match that stand behind its best one."""
+        """True for threads that are less preferred than the best one of the same match."""
         begins = np.append(True, threads.start[1:] != threads.start[:-1])
         match = np.cumsum(begins) - 1
         ends_at = np.full(int(match[-1]) + 1, len(threads))
@@ -284,7 +284,7 @@ class _Run:
         return np.asarray(np.arange(len(threads)) > ends_at[match])
 
     def _overtaken(self, start: Indices, begun: Indices) -> Flags:
-        """True for the matches that begin within one that is found, which is kept or given up for an earlier one."""
+        """True for matches that begin within a found one, which is emitted or superseded by an earlier one."""
         key = self._line.key
         first = np.full(len(self._line.begin), len(self._line))
         np.minimum.at(first, key[begun], begun)

@@ -16,8 +16,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins import JoinKind, interval
 from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Pending
 
 
 def side(name):

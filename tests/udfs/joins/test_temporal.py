@@ -16,8 +16,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.temporal import SLACK, TIME, TemporalJoinKernel
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain, Pending
 
 SECOND = 1_000_000
 

@@ -13,8 +13,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Domain, Pending
 
 MS = 1000
 

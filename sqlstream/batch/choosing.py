@@ -68,6 +68,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
+        """The tables that the query reads."""
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 

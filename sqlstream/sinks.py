@@ -213,7 +213,8 @@ def may_collide(plan: Insert) -> bool:
 
 
 def _hint(plan: Insert, instead: str | None) -> str:
-    return f"{_sentence(', or '.join(_ways(plan.table, instead)))}."
+    ways = ", or ".join(_ways(plan.table, instead))
+    return f"{ways[0].upper()}{ways[1:]}."
 
 
 def _ways(table: Table, instead: str | None) -> Iterator[str]:
@@ -233,7 +234,3 @@ def _would_replace(table: Table) -> bool:
     """Whether the table would take changes if it had a PRIMARY KEY."""
     keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
     return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"

@@ -46,6 +46,7 @@ class Nearest:
 
 
 def is_asof(join: exp.Expr) -> bool:
+    """Whether an expression is an ASOF JOIN."""
     return isinstance(join, exp.Join) and join.text("method").upper() == "ASOF"
 
 
@@ -113,9 +114,11 @@ class Unnested:
         self._known_sources: dict[int, tuple[exp.Select, tuple[exp.Expr, ...]]] = {}
 
     def type_of_argument(self, unnest: exp.Unnest) -> DataType:
+        """The type of the value that is unnested; UNKNOWN where only Spark knows it."""
         return self.type_of(unnest.expressions[0])
 
     def type_of(self, expression: exp.Expr) -> DataType:
+        """The type of an expression in the query; UNKNOWN where only Spark knows it."""
         names = {column.name: self._column(column) for column in expression.find_all(exp.Column)}
         return Types(tuple(Field(name, kind) for name, kind in names.items())).of(expression)
 

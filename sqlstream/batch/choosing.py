@@ -22,15 +22,7 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import (
-    WITH_SAME_NAMES,
-    Input,
-    Resolved,
-    Way,
-    chosen_way,
-    resolve,
-    stream_gaps,
-)
+from sqlstream.planner.batch import WITH_SAME_NAMES, Input, Resolved, Way, chosen_way, resolve, stream_gaps
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
@@ -68,6 +60,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
+        """The tables that the query reads."""
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlglot import exp
 
@@ -13,24 +14,24 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.udfs.joins import JoinKind
 
 
-@singledispatch
 def query(node: Node) -> str:
-    raise TypeError(f"{type(node).__name__} has no query")
+    """The query of a plan. TypeError for nodes that SQLite does not run."""
+    made = _QUERIES.get(type(node))
+    if made is None:
+        raise TypeError(f"{type(node).__name__} has no query")
+    return made(node)
 
 
-@query.register
-def _(node: Output) -> str:
+def _query_of_output(node: Output) -> str:
     return query(node.input)
 
 
-@query.register
-def _(node: Scan) -> str:
+def _query_of_scan(node: Scan) -> str:
     where = " AND ".join(f"({_text(p)})" for p in node.predicates) or "TRUE"
     return f"SELECT {_names(node)} FROM {node.table.name} WHERE {where}"
 
 
-@query.register
-def _(node: Correlate) -> str:
+def _query_of_correlate(node: Correlate) -> str:
     """Of VALUES."""
     rows = [struct.expressions[1::2] for struct in node.function.this.expressions]
     names = [field.name for field in node.outputs]
@@ -40,24 +41,20 @@ def _(node: Correlate) -> str:
     )
 
 
-@query.register
-def _(node: Project) -> str:
+def _query_of_project(node: Project) -> str:
     items = ", ".join(f'{_text(item.expression)} AS "{item.name}"' for item in node.items)
     return f"SELECT {items} FROM ({query(node.input)})"
 
 
-@query.register
-def _(node: Filter) -> str:
+def _query_of_filter(node: Filter) -> str:
     return f"SELECT * FROM ({query(node.input)}) WHERE {_text(node.condition)}"
 
 
-@query.register
-def _(node: Union) -> str:
+def _query_of_union(node: Union) -> str:
     return " UNION ALL ".join(f"SELECT * FROM ({query(branch)})" for branch in node.branches)
 
 
-@query.register
-def _(node: GroupAggregate) -> str:
+def _query_of_group_aggregate(node: GroupAggregate) -> str:
     """Without keys there is a row once there are rows."""
     aggregates = [f'{_text(item.expression)} AS "{item.name}"' for item in node.aggregates]
     keys = [f'"{key}"' for key in node.keys]
@@ -65,8 +62,7 @@ def _(node: GroupAggregate) -> str:
     return f"SELECT {', '.join([*keys, *aggregates])} FROM ({query(node.input)}) {groups}"
 
 
-@query.register
-def _(node: RegularJoin) -> str:
+def _query_of_regular_join(node: RegularJoin) -> str:
     equal = [f"{_text(e.left)} {'IS' if e.null_safe else '='} {_text(e.right)}" for e in node.equal]
     on = " AND ".join([*equal, *([f"({_text(node.condition)})"] if node.condition is not None else [])]) or "TRUE"
     left, right = (f"({query(side)})" for side in node.inputs)
@@ -82,3 +78,15 @@ def _names(node: Node) -> str:
 
 def _text(expression: exp.Expression) -> str:
     return expression.sql("sqlite")
+
+
+_QUERIES: Mapping[type[Node], Callable[[Any], str]] = {
+    Output: _query_of_output,
+    Scan: _query_of_scan,
+    Correlate: _query_of_correlate,
+    Project: _query_of_project,
+    Filter: _query_of_filter,
+    Union: _query_of_union,
+    GroupAggregate: _query_of_group_aggregate,
+    RegularJoin: _query_of_regular_join,
+}

@@ -26,11 +26,10 @@ from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
-from tests.differential.without_spark.harness import PlanHarness, run_step
+from tests.differential.without_spark.harness import STEPS, PlanHarness
 
 
-@run_step.register
-def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
+def run_group_aggregate(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
     rows = _in_sets(node, harness.rows(step.input))
     sets = [] if node.grouping_sets is None else [(_SET, quoted(_SET))]
     keys = [(f"__key_{i}", _key_in_sets(node, name)) for i, name in enumerate(node.keys)]
@@ -60,8 +59,7 @@ def _(node: GroupAggregate, step: Step, harness: PlanHarness) -> pa.Table:
     return found.add_column(len(node.keys), node.grouping_id, ids)
 
 
-@run_step.register
-def _(node: WindowAggregate, step: Step, harness: PlanHarness) -> pa.Table:
+def run_window_aggregate(node: WindowAggregate, step: Step, harness: PlanHarness) -> pa.Table:
     if node.grouping_sets is not None or step.link is not None:  # type: ignore[attr-defined]
         raise NotHere("chained windows, and grouping sets of windows")
     rows = harness.rows(step.input)
@@ -87,8 +85,7 @@ def _(node: WindowAggregate, step: Step, harness: PlanHarness) -> pa.Table:
     return found
 
 
-@run_step.register
-def _(node: AssignWindows, step: Step, harness: PlanHarness) -> pa.Table:
+def run_assign_windows(node: AssignWindows, step: Step, harness: PlanHarness) -> pa.Table:
     assert node.time is not None
     rows = harness.rows(step.input)
     times = rows.column(node.time).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
@@ -178,3 +175,12 @@ def _grouping_ids(node: GroupAggregate) -> np.ndarray:
 
 
 _SET = "__set"
+
+
+STEPS.update(
+    {
+        GroupAggregate: run_group_aggregate,
+        WindowAggregate: run_window_aggregate,
+        AssignWindows: run_assign_windows,
+    }
+)

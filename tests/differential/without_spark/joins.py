@@ -25,11 +25,10 @@ from sqlstream.udfs.joins.window import END as WINDOW_CLOSES
 from sqlstream.udfs.joins.window import WindowJoinKernel
 from sqlstream.udfs.kernel import Domain, Kernel
 from tests.differential.without_spark.columns import NotHere, kind_items, micros, quoted, renamed, sql_of
-from tests.differential.without_spark.harness import PlanHarness, run_step
+from tests.differential.without_spark.harness import STEPS, PlanHarness
 
 
-@run_step.register
-def _(node: RegularJoin, step: Step, harness: PlanHarness) -> pa.Table:
+def run_regular_join(node: RegularJoin, step: Step, harness: PlanHarness) -> pa.Table:
     return _joined(
         harness,
         node,
@@ -39,8 +38,7 @@ def _(node: RegularJoin, step: Step, harness: PlanHarness) -> pa.Table:
     )
 
 
-@run_step.register
-def _(node: IntervalJoin, step: Step, harness: PlanHarness) -> pa.Table:
+def run_interval_join(node: IntervalJoin, step: Step, harness: PlanHarness) -> pa.Table:
     if node.by_clock:
         raise NotHere("processing time")
     bounds = Bounds(node.lower_us, node.upper_us)
@@ -55,8 +53,7 @@ def _(node: IntervalJoin, step: Step, harness: PlanHarness) -> pa.Table:
     )
 
 
-@run_step.register
-def _(node: WindowJoin, step: Step, harness: PlanHarness) -> pa.Table:
+def run_window_join(node: WindowJoin, step: Step, harness: PlanHarness) -> pa.Table:
     return _joined(
         harness,
         node,
@@ -66,8 +63,7 @@ def _(node: WindowJoin, step: Step, harness: PlanHarness) -> pa.Table:
     )
 
 
-@run_step.register
-def _(node: TemporalJoin, step: Step, harness: PlanHarness) -> pa.Table:
+def run_temporal_join(node: TemporalJoin, step: Step, harness: PlanHarness) -> pa.Table:
     if not node.timed:
         raise NotHere("processing time")
     first_by = None
@@ -152,3 +148,13 @@ def _of_one_type(inputs: Sequence[pa.Table], keys: Sequence[str]) -> list[pa.Tab
 
 
 _SIDES = ("left", "right")
+
+
+STEPS.update(
+    {
+        RegularJoin: run_regular_join,
+        IntervalJoin: run_interval_join,
+        WindowJoin: run_window_join,
+        TemporalJoin: run_temporal_join,
+    }
+)

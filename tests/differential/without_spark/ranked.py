@@ -20,11 +20,10 @@ from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
 from tests.differential.without_spark.columns import NotHere, arrow_type, kinds_of, micros, numbered, renamed
-from tests.differential.without_spark.harness import PlanHarness, run_step
+from tests.differential.without_spark.harness import STEPS, PlanHarness
 
 
-@run_step.register
-def _(node: TopN, step: Step, harness: PlanHarness) -> pa.Table:
+def run_top_n(node: TopN, step: Step, harness: PlanHarness) -> pa.Table:
     rows, fields = numbered(node.input, harness.rows(step.input))
     keys = tuple(fields[name] for name in node.keys)
     order = tuple(Order(fields[by.name], by.descending, by.nulls_first) for by in node.order)
@@ -44,8 +43,7 @@ def _(node: TopN, step: Step, harness: PlanHarness) -> pa.Table:
     return renamed(emitted, [*fields.items(), *([] if node.number is None else [(node.number, "__number")])])
 
 
-@run_step.register
-def _(node: Deduplicate, step: Step, harness: PlanHarness) -> pa.Table:
+def run_deduplicate(node: Deduplicate, step: Step, harness: PlanHarness) -> pa.Table:
     if not node.timed:
         raise NotHere("processing time")
     rows, fields = numbered(node.input, harness.rows(step.input))
@@ -61,8 +59,7 @@ def _(node: Deduplicate, step: Step, harness: PlanHarness) -> pa.Table:
     return renamed(emitted, list(fields.items()))
 
 
-@run_step.register
-def _(node: Normalize, step: Step, harness: PlanHarness) -> pa.Table:
+def run_normalize(node: Normalize, step: Step, harness: PlanHarness) -> pa.Table:
     rows, fields = numbered(node.input, harness.rows(step.input), kinds=True)
     keys = tuple(f"__key_{i}" for i in range(len(node.keys)))
     for own, name in zip(keys, node.keys, strict=True):
@@ -72,8 +69,7 @@ def _(node: Normalize, step: Step, harness: PlanHarness) -> pa.Table:
     return renamed(emitted, list(fields.items()))
 
 
-@run_step.register
-def _(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
+def run_set_operation(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
     types = [arrow_type(f.type) for f in node.schema]
     names = [f"__field_{i}" for i in range(len(types))]
     sides = []
@@ -93,3 +89,13 @@ def _(node: SetOperation, step: Step, harness: PlanHarness) -> pa.Table:
 
 
 _TIME = "__time"
+
+
+STEPS.update(
+    {
+        TopN: run_top_n,
+        Deduplicate: run_deduplicate,
+        Normalize: run_normalize,
+        SetOperation: run_set_operation,
+    }
+)

@@ -15,11 +15,10 @@ from tests.differential.without_spark.columns import (
     quoted,
     sql_of,
 )
-from tests.differential.without_spark.harness import PlanHarness, run_step
+from tests.differential.without_spark.harness import STEPS, PlanHarness
 
 
-@run_step.register
-def _(node: Scan, step: Step, harness: PlanHarness) -> pa.Table:
+def run_scan(node: Scan, step: Step, harness: PlanHarness) -> pa.Table:
     names = list(node.columns)
     rows = harness.changes.get(node.table.name)
     if rows is None:
@@ -30,37 +29,31 @@ def _(node: Scan, step: Step, harness: PlanHarness) -> pa.Table:
     return harness.select(rows, [(name, quoted(name)) for name in names], where, node.schema)
 
 
-@run_step.register
-def _(node: AssignTime, step: Step, harness: PlanHarness) -> pa.Table:
+def run_assign_time(node: AssignTime, step: Step, harness: PlanHarness) -> pa.Table:
     if node.column not in {f.name for f in node.input.schema}:
         raise NotHere("processing time")
     return harness.rows(step.input)
 
 
-@run_step.register
-def _(node: Project, step: Step, harness: PlanHarness) -> pa.Table:
+def run_project(node: Project, step: Step, harness: PlanHarness) -> pa.Table:
     items = [(item.name, sql_of(item.expression)) for item in node.items]
     return harness.select(harness.rows(step.input), items, (), node.schema)
 
 
-@run_step.register
-def _(node: Filter, step: Step, harness: PlanHarness) -> pa.Table:
+def run_filter(node: Filter, step: Step, harness: PlanHarness) -> pa.Table:
     rows = harness.rows(step.input)
     return harness.select(rows, [(f.name, quoted(f.name)) for f in node.schema], [sql_of(node.condition)], node.schema)
 
 
-@run_step.register
-def _(node: Output, step: Step, harness: PlanHarness) -> pa.Table:
+def run_output(node: Output, step: Step, harness: PlanHarness) -> pa.Table:
     return harness.rows(step.input)
 
 
-@run_step.register
-def _(node: Insert, step: Step, harness: PlanHarness) -> pa.Table:
+def run_insert(node: Insert, step: Step, harness: PlanHarness) -> pa.Table:
     return harness.rows(step.input)
 
 
-@run_step.register
-def _(node: Union, step: Step, harness: PlanHarness) -> pa.Table:
+def run_union(node: Union, step: Step, harness: PlanHarness) -> pa.Table:
     branches = [harness.rows(branch) for branch in step.inputs]
     names = [f.name for f in node.schema]
     kinds = any(ROW_KIND in rows.column_names for rows in branches)
@@ -72,3 +65,16 @@ def _(node: Union, step: Step, harness: PlanHarness) -> pa.Table:
             columns.append(kinds_of(rows))
         found.append(pa.table(columns, names=[*names, *([ROW_KIND] if kinds else [])]))
     return pa.concat_tables(found)
+
+
+STEPS.update(
+    {
+        Scan: run_scan,
+        AssignTime: run_assign_time,
+        Project: run_project,
+        Filter: run_filter,
+        Output: run_output,
+        Insert: run_insert,
+        Union: run_union,
+    }
+)

@@ -67,13 +67,8 @@ def stream_join(
         join = _natural(join, left, right)
     right = with_distinct_fields(right, left)
     pairs = scope_of_both(left, right)
-    conditions: list[exp.Expression] = []
-    columns = pairs.columns
-    if join.args.get("using"):
-        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
-    elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
-    elif kind is not JoinKind.INNER:
+    conditions, columns = written_conditions(join, left, right, pairs, context)
+    if kind is not JoinKind.INNER and not join.args.get("using") and join.args.get("on") is None:
         hint = "Write ON with an equality of columns of both sides, or ON TRUE."
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
@@ -83,6 +78,18 @@ def stream_join(
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
     return with_one_window(with_using_columns(join, Scope(node, columns), left, right, kind)), fulfilled
+
+
+def written_conditions(
+    join: exp.Join, left: Scope, right: Scope, pairs: Scope, context: Context
+) -> tuple[list[exp.Expression], VisibleColumns]:
+    """The bound conditions of ON or USING, and the columns of both sides, of which those of USING are shown once."""
+    if join.args.get("using"):
+        return joined_using(join.args["using"], left.columns, right.columns)
+    if join.args.get("on") is not None:
+        condition = bind_condition(join.args["on"], pairs, context, ClauseContext("ON"))
+        return conjuncts(condition), pairs.columns
+    return [], pairs.columns
 
 
 def join_sides(

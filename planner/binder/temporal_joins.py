@@ -18,10 +18,10 @@ from sqlstream.planner.binder.joins import (
     MIRRORED,
     Sides,
     comparisons_of,
-    joined_using,
     pair_conjunction,
     scope_of_both,
     with_distinct_fields,
+    written_conditions,
 )
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
@@ -117,13 +117,7 @@ def conditions_on(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
     """The conditions of ON or USING, one per comparison, and the columns of both sides."""
-    pairs = scope_of_both(left, right)
-    conditions: list[exp.Expression] = []
-    columns = pairs.columns
-    if join.args.get("using"):
-        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
-    elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
+    conditions, columns = written_conditions(join, left, right, scope_of_both(left, right), context)
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in comparisons_of(condition)], columns
 

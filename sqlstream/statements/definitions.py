@@ -118,6 +118,7 @@ def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, cat
 
 
 def bare(name: str, written: nodes.Name) -> nodes.Name:
+    """The name without catalog and database, at the place where it is written."""
     return nodes.Name((name,), span=written.span)
 
 

@@ -42,14 +42,14 @@ def describe_function_named(name: nodes.Name, catalog: Catalog, *, extended: boo
     local = str(name)
     function = catalog.function(local)
     if function is not None:
-        told = [*_of_user(function), *(_more_of_user(function) if extended else ())]
-        return Rows.of_text(("info name", "info value"), told)
+        facts = [*_of_user(function), *(_more_of_user(function) if extended else ())]
+        return Rows.of_text(("info name", "info value"), facts)
     built_in = FUNCTIONS.get(local.lower())
     if built_in is None:
         hint = did_you_mean(local, catalog.function_names(), "functions of yours")
         raise BindError(NO_FUNCTION, f'function "{local}" does not exist', name.span, hint=hint)
-    told = [("function name", built_in.name), ("kind", built_in.kind.value), ("origin", "built-in")]
-    return Rows.of_text(("info name", "info value"), [*told, *(_more_of_built_in(built_in) if extended else ())])
+    facts = [("function name", built_in.name), ("kind", built_in.kind.value), ("origin", "built-in")]
+    return Rows.of_text(("info name", "info value"), [*facts, *(_more_of_built_in(built_in) if extended else ())])
 
 
 # --- functions of users ---------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _more_of_built_in(function: Builtin) -> Iterator[Line]:
 
 def _usage(name: str) -> str | None:
     """What PySpark says of a function of that name."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # PySpark is loaded for DESCRIBE FUNCTION EXTENDED alone
 
     function = getattr(functions, name, None)
     return _first_paragraph(function) if callable(function) else None

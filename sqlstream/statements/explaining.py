@@ -94,9 +94,9 @@ def explained(
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
         text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
-        told = says_way and statement.stage == "OPTIMIZED" and statement.format == "TEXT"
+        says_why = says_way and statement.stage == "OPTIMIZED" and statement.format == "TEXT"
         inner = _chosen(statement)
-        if not told or inner is None:
+        if not says_why or inner is None:
             return text
         ignored = "".join(f"\nhint {name}: of no effect on a stream" for name in without_effect(inner.query))
         return f"{text}\n{why_stream(inner, workspace)}{ignored}"
@@ -134,7 +134,7 @@ def _section(stage: str, statement: nodes.Explain, workspace: Workspace, runner:
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The stages below the planner."""
-    from sqlstream.planner.lowering import explain_spark
+    from sqlstream.planner.lowering import explain_spark  # loads PySpark
 
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":

@@ -48,6 +48,7 @@ class MaterializedView:
 
     @property
     def statement(self) -> nodes.CreateMaterializedView:
+        """The statement that defines the view."""
         assert isinstance(self.stored.statement, nodes.CreateMaterializedView)
         return self.stored.statement
 

@@ -34,16 +34,24 @@ class ViewStatus(Protocol):
     """The state of a materialized view: of its job, and how far its table is. Times are in seconds since 1970."""
 
     @property
-    def state(self) -> str: ...
+    def state(self) -> str:
+        """RUNNING, SUSPENDED and so on."""
+        ...
 
     @property
-    def record(self) -> JobRecord | None: ...
+    def record(self) -> JobRecord | None:
+        """The record of the job; None where it has none."""
+        ...
 
     @property
-    def epoch(self) -> int | None: ...
+    def epoch(self) -> int | None:
+        """The last epoch that is in the table."""
+        ...
 
     @property
-    def committed(self) -> float | None: ...
+    def committed(self) -> float | None:
+        """When that epoch was written."""
+        ...
 
 
 class Views(Protocol):

@@ -185,6 +185,7 @@ class Catalog:
         return relation
 
     def function(self, name: str) -> Function | None:
+        """The function of this name; None where neither the catalog nor the system has one."""
         function = self._function(name)
         self._note("function", name, function)
         return function
@@ -211,6 +212,7 @@ class Catalog:
         return self._bound(kind, path, entry) if entry is not None else None
 
     def entry(self, kind: Kind, path: Path) -> Entry | None:
+        """What is stored under a path: the temporary definition, else that of the mounted catalog."""
         temporary = self._temporary.get(_key(kind, path))
         mount = self._mounts.get(path[0].casefold())
         if temporary is not None or mount is None:
@@ -248,9 +250,11 @@ class Catalog:
                 return function
 
     def relation_names(self) -> list[str]:
+        """The names of all tables and views, as far as they need no qualification."""
         return self.names("relation")
 
     def function_names(self) -> list[str]:
+        """The names of all functions, those of the system included, sorted."""
         return sorted({*self.names("function"), *(f.name for f in self._system.values())})
 
     def names(self, kind: Kind, namespace: tuple[str, str] | None = None) -> list[str]:
@@ -285,12 +289,15 @@ class Catalog:
         return items
 
     def tables(self, namespace: tuple[str, str] | None = None) -> list[Table]:
+        """The tables of a database."""
         return [r for r in self.relations(namespace) if isinstance(r, Table)]
 
     def views(self, namespace: tuple[str, str] | None = None) -> list[View]:
+        """The views of a database."""
         return [r for r in self.relations(namespace) if isinstance(r, View)]
 
     def functions(self, namespace: tuple[str, str] | None = None) -> list[Function]:
+        """The functions of a database and those of the system, sorted by name."""
         own = [item for item in self._items("function", namespace) if isinstance(item, Function)]
         return sorted({f.name: f for f in (*own, *self._system.values())}.values(), key=lambda f: f.name)
 
@@ -337,6 +344,7 @@ class Catalog:
         return declared_with(table, options, span, self)
 
     def is_temporary(self, kind: Kind, path: Path) -> bool:
+        """Whether the definition under this path belongs to the session alone."""
         return _key(kind, path) in self._temporary
 
     # --- changing objects: each returns whether anything changed ---
@@ -366,6 +374,7 @@ class Catalog:
         temporary: bool = False,
         stored: Stored | None = None,
     ) -> bool:
+        """Define a function; False where it exists and ``if_not_exists`` is set."""
         created = self._add("function", name, function, if_not_exists, replace, temporary, stored)
         if created:
             self._implement(function, implementation)
@@ -499,9 +508,11 @@ class Catalog:
     # --- catalogs and databases ---
 
     def mounts(self) -> list[Mount]:
+        """The mounted catalogs, sorted by name."""
         return sorted(self._mounts.values(), key=lambda m: m.name)
 
     def add_catalog(self, mount: Mount, name: Name, *, if_not_exists: bool = False) -> bool:
+        """Mount a catalog; False where its name is taken and ``if_not_exists`` is set."""
         if mount.name.casefold() in self._mounts:
             if if_not_exists:
                 return False
@@ -511,6 +522,7 @@ class Catalog:
         return True
 
     def replace_catalog(self, mount: Mount) -> None:
+        """Mount a catalog in place of the one with its name."""
         store = mount.store.copy() if self._trial else mount.store
         self._mounts[mount.name.casefold()] = replace(mount, store=store)
         self._declared.clear()
@@ -531,10 +543,12 @@ class Catalog:
         return True
 
     def use_catalog(self, name: Name) -> None:
+        """Make a catalog the current one, with its default database."""
         mount = self.mount(name.parts[-1], name)
         self.current = (mount.name, mount.store.default_database)
 
     def use_database(self, name: Name) -> None:
+        """Make a database the current one."""
         self.current = self.namespace(name)
 
     def database(self, name: Name) -> Database:
@@ -544,6 +558,7 @@ class Catalog:
         return next(d for d in store.databases() if d.name.casefold() == database.casefold())
 
     def create_database(self, name: Name, database: Database, *, if_not_exists: bool = False) -> bool:
+        """Create a database; False where it exists and ``if_not_exists`` is set."""
         catalog = name.parts[-2] if len(name.parts) > 1 else self.current[0]
         mount = self.mount(catalog, name)
         if same_name(database.name, [d.name for d in mount.store.databases()]) is not None:
@@ -556,6 +571,7 @@ class Catalog:
         return True
 
     def put_database(self, name: Name, database: Database) -> None:
+        """Store the changed definition of a database."""
         self._changeable(self.namespace(name)[0], name).put_database(database)
 
     def drop_database(self, name: Name, *, if_exists: bool = False, cascade: bool = False) -> list[Item]:

@@ -43,7 +43,7 @@ class ChangingTable:
         """The indices of the rows that are left, in the order in which their key or value appeared."""
         import numpy as np
 
-        from sqlstream.udfs.keys import dense_ids
+        from sqlstream.udfs.keys import dense_ids  # numpy is loaded for updating results alone
 
         numbered = dense_ids(changed, self._key or changed.column_names)
         if self._key:

@@ -46,7 +46,7 @@ def build() -> Path:
 
 
 def _run_job(archive: str) -> None:
-    from sqlstream import connect
+    from sqlstream import connect  # loaded after the arguments are checked
     from sqlstream.query import Query
     from sqlstream.spark.session import spark_session, stop_jvm
 
@@ -62,6 +62,7 @@ def _run_job(archive: str) -> None:
 
 
 def main() -> int:
+    """Make the class archive, or run one of the queries whose classes it holds; the exit code."""
     if len(sys.argv) > 1:
         _run_job(sys.argv[1])
     else:

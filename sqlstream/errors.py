@@ -133,10 +133,12 @@ class SqlStreamError(Exception):
 
     @property
     def diagnostic(self) -> Diagnostic:
+        """The first diagnostic."""
         return self.diagnostics[0]
 
     @property
     def code(self) -> str:
+        """The code of the first diagnostic, such as ``SS201``."""
         return self.diagnostic.code
 
     @property

@@ -56,6 +56,7 @@ class Folders:
 
     @property
     def root(self) -> Path:
+        """The folder of the session, which is made when it is first asked for and removed with the session."""
         if self._root is None:
             self._root = temporary_folder("sqlstream-")
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
@@ -84,9 +85,11 @@ class Folders:
         return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
 
     def scratch_checkpoint(self) -> str:
+        """A new path for the checkpoint of a job that nobody continues."""
         return str(self.root / "checkpoints" / str(next(self._numbers)))
 
     def remove(self) -> None:
+        """Remove the folder of the session with all that is in it."""
         if self._root is not None:
             self._finalizer()
             self._root = None

@@ -47,9 +47,11 @@ class LocalPage:
 
     @property
     def url(self) -> str:
+        """The address of the page."""
         return f"http://{HOST}:{self._server.server_address[1]}"
 
     def close(self) -> None:
+        """Stop serving the page."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -121,10 +121,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
     collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
-    settings = emit_settings(workspace.settings)
-    plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
-    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
-    plan = _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
+    plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -137,6 +134,15 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     if wrong:
         raise SqlStreamError.of(wrong)
     return plan
+
+
+@with_room
+def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool = False) -> Root:
+    """The plan as written, whose tables may lack what it asks of them; ``any_order``: without ORDER BY and LIMIT."""
+    settings = replace(emit_settings(workspace.settings), any_order=any_order)
+    plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
+    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
+    return _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
 
 
 def _with_sinks(plan: Node) -> Root:

@@ -47,6 +47,7 @@ class Project:
 
     @property
     def file(self) -> Path:
+        """The path of the project's ``sqlstream.toml``."""
         return self.folder / FILE
 
 

@@ -427,9 +427,11 @@ class Settings:
     _given: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Settings:
+        """Settings with the same values, which change on their own."""
         return Settings(dict(self._given))
 
     def set(self, key: str, value: str, span: Span | None = None) -> None:
+        """Set a value. BindError for an unknown key or a wrong value, at ``span``."""
         kept = current(key)
         check(kept, value, span)
         self._given[kept] = value

@@ -8,6 +8,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time: datetime) -> str:
+    """A time to the second, as ``2026-11-25 12:00:00``."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 

@@ -94,10 +94,12 @@ class DataType:
 
     @property
     def is_numeric(self) -> bool:
+        """True for integers, DECIMAL and floating-point types."""
         return self.name in _NUMERIC
 
     @property
     def is_timestamp(self) -> bool:
+        """True for TIMESTAMP and TIMESTAMP_NTZ."""
         return self.name in ("TIMESTAMP", "TIMESTAMP_NTZ")
 
     def ddl(self) -> str:

@@ -21,15 +21,19 @@ class SessionVocabulary:
 
     @property
     def catalog(self) -> Catalog:
+        """The catalog of the session."""
         return self.workspace.catalog
 
     def settings(self) -> Mapping[str, Known]:
+        """The settings by key, with their possible values."""
         return _known(OPTIONS)
 
     def connectors(self) -> Sequence[str]:
+        """The names of all connectors."""
         return connectors.names()
 
     def options(self, connector: str) -> Mapping[str, Known]:
+        """The options of a connector by key; none for an unknown connector."""
         kind = connectors.find_connector(connector)
         return {} if kind is None else _known(kind.known_options)
 

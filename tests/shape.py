@@ -23,7 +23,7 @@ from statistics import median
 ROOT = Path(__file__).parents[1]
 BASE = "9f9db158"
 ROOMS = ("grammar", "planner", "udfs")
-FOUNDATION = ("errors", "secrets", "types")
+FOUNDATION = ("errors", "functions", "secrets", "types")
 """What the rooms may import of ``sqlstream/``, so that a call of it is no climb."""
 LARGE, SMALL = 700, 100
 TABLE = "CREATE TABLE t (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')"

@@ -110,7 +110,7 @@ def see_line(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException) -> traceback.FrameSummary | None:
-    """The last line in the file of the user's function, which stands right above our own in the traceback."""
+    """The last line in the file of the user's function, which is directly above our own frames in the traceback."""
     ours = Path(called.__code__.co_filename).parent
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not Path(f.filename).is_relative_to(ours)]
     return next((f for f in reversed(frames) if f.filename == frames[0].filename), None)

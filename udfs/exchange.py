@@ -41,7 +41,7 @@ LATE = "__late"
 
 HOLD = "__hold"
 """BIGINT column between operators, in microseconds: an operator below holds the watermark, which must not reach this
-time here; END_OF_TIME where it holds no longer. All other columns are NULL."""
+time; END_OF_TIME when it stops holding. All other columns are NULL."""
 
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
@@ -49,7 +49,8 @@ comes from. Spark spreads files over partitions by their size, so partitions say
 
 ROWS_PER_CUT = 1 << 19
 BYTES_PER_CUT = 1 << 27
-"""How much of a partition is gathered before it is cut by key group: blobs of few rows cost more than they carry."""
+"""The limits of rows and bytes that are gathered before they are cut by key group: blobs of few rows cost more than
+they carry."""
 
 
 BYTES_PER_BLOB = 200_000
@@ -57,7 +58,7 @@ BYTES_PER_BLOB = 200_000
 
 
 BYTES_PER_BATCH = 1 << 22
-"""How much of blobs goes on at once: few batches, and no larger pieces of memory than are used again."""
+"""The number of bytes of blobs per batch: few batches, and no larger blocks of memory than are reused."""
 
 
 class Content(IntEnum):
@@ -88,11 +89,11 @@ BLOBS = pa.schema(
         ("port", pa.int32()),
     ]
 )
-"""``clock``: the time of a tick, HOLD or LIFT, when the first row of the blob came, or when processing time fired those
-of AHEAD, in microseconds; NULL where rows say not, and for a tick that only calls its key group; the rows that a task
-has read from files, of READ.
-``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not.
-``port``: of the kernel, for which rows are."""
+"""The schema of blobs. ``clock``: the time of a tick, HOLD or LIFT; of rows the processing time at which the first row
+arrived, or at which processing time fired rows of AHEAD; of READ the number of rows that a task has read from files;
+NULL if unknown, and for a tick that only calls its key group. All times are in microseconds. ``parts``: JSON, the
+position of each source split and the number of its rows, in order; NULL if rows have no split. ``port``: the input port
+of the kernel."""
 
 
 class Blob(NamedTuple):
@@ -242,8 +243,8 @@ def _batch_of(blobs: Sequence[Blob], contents: pa.Array | None = None) -> pa.Rec
 
 
 def _batches_of(filled: Iterable[Filled]) -> Iterator[pa.RecordBatch]:
-    """Rows are written where the column of all blobs of a batch has its bytes: a copy of them costs as much as the cut.
-    Where such a column is large, the system gives it new pages each time, which costs as much again."""
+    """Writes rows directly into the bytes of the column of all blobs of a batch, because copying them would cost as
+    much as cutting. The system provides large columns with new pages each time, which would cost as much again."""
     blobs: list[Blob] = []
     contents = _Contents()
     for blob, rows in filled:
@@ -257,7 +258,7 @@ def _batches_of(filled: Iterable[Filled]) -> Iterator[pa.RecordBatch]:
 
 
 class _Contents:
-    """The column of bytes of some blobs, as it is written."""
+    """The column with the bytes of some blobs, while it is written."""
 
     def __init__(self) -> None:
         self._sink = pa.BufferOutputStream()
@@ -318,7 +319,7 @@ def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Tabl
 
 
 def _by_group(rows: pa.Table, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the rows of each group, one group behind the other, and where each ends. Barriers go to all."""
+    """The row numbers of all groups, concatenated, and the end of each group. Barriers belong to all groups."""
     group_of = key_groups(rows, groups)
     order = np.argsort(group_of, kind="stable")  # a radix sort, for integers of 16 bits
     if BARRIER in rows.column_names:
@@ -331,7 +332,7 @@ def _by_group(rows: pa.Table, groups: int) -> tuple[np.ndarray, np.ndarray]:
     return order, np.cumsum(np.bincount(group_of, minlength=groups))
 
 
-# --- parts of the source --------------------------------------------------------------------------------------
+# --- source splits --------------------------------------------------------------------------------------
 
 SplitPosition = tuple[int | None, str | None, int | None]
 """Values of PARTS."""
@@ -362,7 +363,7 @@ def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[SplitPosition, 
 
 
 def _parts(rows: pa.Table) -> Iterator[tuple[SplitPosition, pa.Table]]:
-    """The rows, in order, part by part, without the columns that say which."""
+    """The rows by split, in order, without the columns that identify the split."""
     split_columns = [name for name in PARTS if name in rows.column_names]
     plain = rows.drop_columns(split_columns)
     if not split_columns:
@@ -379,7 +380,8 @@ def _parts(rows: pa.Table) -> Iterator[tuple[SplitPosition, pa.Table]]:
 
 
 def _counted(positions: Sequence[SplitPosition], ends: np.ndarray, row_indices: np.ndarray) -> str:
-    """``ends`` of the parts among the rows, of which those with these ``row_indices`` are in a blob."""
+    """The number of rows of each split in a blob as JSON. ``ends``: the ends of the splits among all rows;
+    ``row_indices``: the rows of the blob."""
     if len(positions) == 1:
         return json.dumps([(*positions[0], len(row_indices))])
     counts = np.diff(np.searchsorted(row_indices, ends), prepend=0).tolist()

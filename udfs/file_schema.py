@@ -95,10 +95,10 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _readable(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """False where no reader takes values of the first type for such of the second.
+    """False where no reader converts values of the first type to the second.
 
-    Either reader, Spark's or the one of exchanges, may take what the other refuses: nanoseconds, for instance. What it
-    refuses, it refuses by itself.
+    Spark's reader and that of the exchange differ, for instance in nanoseconds; each reports itself what it does not
+    support.
     """
     if kinds.is_null(in_file):
         return True

@@ -45,9 +45,20 @@ from typing import Any
 
 from sqlstream.errors import ConnectorError
 from sqlstream.types import UNKNOWN, DataType, parse_type
-from sqlstream.udfs.annotations import annotations_of, element_of, row_of_iterable, sql_type
-from sqlstream.udfs.decorators import Options, aggregate, lookup, options_of, scalar, table
-from sqlstream.udfs.signature import Function, FunctionKind
+from sqlstream.udfs.signature import (
+    Function,
+    FunctionKind,
+    Options,
+    aggregate,
+    annotations_of,
+    element_of,
+    lookup,
+    options_of,
+    row_of_iterable,
+    scalar,
+    sql_type,
+    table,
+)
 from sqlstream.udfs.user_code import load, user_code
 
 __all__ = [

@@ -20,10 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive, unfolded
-from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import (
+    EMITTED_AHEAD,
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Wait,
+    added,
+)
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.memory import MemoryStore, Traffic
-from sqlstream.udfs.waiting import Wait, added
 
 Row = dict[str, Any]
 Rows: TypeAlias = Sequence[Row] | pa.Table
@@ -134,7 +143,7 @@ class KernelHarness:
 
     @property
     def watermark_above(self) -> int:
-        """The watermark that an operator above sees in the same micro-batch: what is held, it does not reach."""
+        """The watermark that an operator above sees in the same micro-batch, below any held time."""
         held = min(group.held for group in self._groups)
         return self._watermark if held == END_OF_TIME else min(self._watermark, held - 1)
 
@@ -152,7 +161,7 @@ class KernelHarness:
         return [group.store for group in self._groups]
 
     def waits(self) -> tuple[Wait, ...]:
-        """The rows and timers that the state of all key groups keeps for later."""
+        """Everything that is pending in the state of all key groups."""
         contexts = (GroupContext(g.store, self._watermark, self._processing_time) for g in self._groups)
         return added(wait for context in contexts for wait in self.kernel.waits(context))
 
@@ -168,7 +177,7 @@ class KernelHarness:
     # --- restarts ---------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """Kernel, state, timers and clocks as a checkpoint keeps them."""
+        """The kernel, its state, timers and clocks as bytes, like a checkpoint."""
         groups = [(group.store.snapshot(), group.timers, group.held) for group in self._groups]
         return pickle.dumps((self.kernel, groups, self._watermark, self._processing_time))
 
@@ -177,7 +186,7 @@ class KernelHarness:
         self._groups = [KeyGroup(MemoryStore(entries), timers, held) for entries, timers, held in groups]
 
     def restart(self) -> None:
-        """Goes on with nothing but what a checkpoint keeps."""
+        """Continues from a checkpoint alone."""
         self.restore(self.snapshot())
 
     # --- input ------------------------------------------------------------------------------------------------

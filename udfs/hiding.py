@@ -15,7 +15,7 @@ class HiddenError(Exception):
 
 
 def without_secrets(error: SqlStreamError, secrets: Secrets) -> SqlStreamError:
-    """The error, or where there are secrets one of the same code that tells none of them."""
+    """The error, or if it shows secrets, one of the same code that does not."""
     return error if secrets == NO_SECRETS else error.with_texts(secrets.hidden)
 
 

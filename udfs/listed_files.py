@@ -16,8 +16,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.texts import json_of, reason_of
 
 MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
-"""The metric of a table's files that are gone; a number and the name of the table end its name. ``SIZES``: the sizes of
-the others as JSON."""
+"""The name of the metric with the number of deleted files of a table; it is followed by a number and the name of the
+table. ``SIZES``: the sizes of all other files as JSON."""
 
 _MOST_SIZES = 1_000
 _HEADER = 2
@@ -26,9 +26,9 @@ _HEADER = 2
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: what the paths of the table's files begin
-    with. ``skips``: files that are gone are counted, else an error. ``columns``: what Parquet files must have.
-    """
+    """The listed files of a table. ``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: the common
+    beginning of the paths of the table's files. ``skips``: deleted files are counted instead of an error. ``columns``:
+    the columns that Parquet files must have."""
 
     table: str
     logs: str
@@ -38,11 +38,8 @@ class ListedFiles:
     columns: tuple[tuple[str, DataType], ...] = ()
 
     def count_missing(self, batch: int) -> int:
-        """How many files of a micro-batch that has begun are gone.
-
-        SS529 where that is an error; SS528 at a file that is none of its format, SS524 and SS467 at one with other
-        columns.
-        """
+        """The number of deleted files of a micro-batch that has started. SS529 where that is an error; SS528 for a file
+        that is not of its format, SS524 and SS467 for one with other columns."""
         missing = 0
         for path in sorted(set(self._of_batch(batch))):
             if os.path.lexists(path):

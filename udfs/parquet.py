@@ -69,7 +69,7 @@ class _FileRange(NamedTuple):
         return unquote(urlsplit(self.file[FILE]).path)
 
     def rows(self, count: int) -> tuple[int, int]:
-        """The number of the first row and that behind the last one, of so many in the file."""
+        """The number of the first row, and that after the last row, of ``count`` rows in the file."""
         first, behind = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
         return max(first, 0), min(behind, count)
 
@@ -151,11 +151,12 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_FileRange]:
 
 
 def _read(file_range: _FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """The rows of the part, each batch with the numbers of the part's first row and of its own in the file.
+    """The rows of the file range, each batch with the numbers of the first row of the range and of its own first row in
+    the file.
 
-    Of the columns ``names``, in any case as Spark has it, those that the file has.
-
-    Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
+    It reads those of the columns ``names`` that the file has; names are compared without regard to case, as in Spark.
+    Several tasks may decode the same row group for different rows; that costs little compared to what they do with the
+    rows.
     """
     with (
         naming(file_range.path),
@@ -234,7 +235,7 @@ _KINDS = (
 
 
 def _is_like(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """True where all values of one are values of the other, as far as Spark reads one as the other."""
+    """True where all values of one type are values of the other, as far as Spark converts them."""
     if pa.types.is_null(in_file) or (is_text(in_file) and is_text(wanted)):
         return True
     if any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _KINDS):

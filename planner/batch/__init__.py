@@ -3,18 +3,20 @@
 Nothing here needs Spark. ``sqlstream.batch`` makes the tables known to Spark and runs the query.
 """
 
-from sqlstream.planner.batch.decision import Way, batch_features, chosen_way
+from sqlstream.planner.batch.decision import Way, chosen_way
 from sqlstream.planner.batch.inputs import Input, Resolved, conditions_of, resolve
 from sqlstream.planner.batch.spark_text import SparkText, spark_text
+from sqlstream.planner.batch.stream_gaps import WITH_SAME_NAMES, stream_gaps
 
 __all__ = [
+    "WITH_SAME_NAMES",
     "Input",
     "Resolved",
     "SparkText",
     "Way",
-    "batch_features",
     "chosen_way",
     "conditions_of",
     "resolve",
     "spark_text",
+    "stream_gaps",
 ]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.errors import Diagnostic, Span
+from sqlstream.errors import Span
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of, match_recognize_of, table_clauses_of, table_function_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import action_of
 from sqlstream.planner.batch.inputs import VIEW, Input, Resolved
 from sqlstream.planner.batch.respelling import is_asof, nearest
@@ -133,30 +132,3 @@ def _of_streams(table: Table) -> str | None:
     if table.changelog != APPEND_ONLY:
         return "updates and deletions"
     return "a table for its bad rows" if action_of(table)[1] is not None else None
-
-
-_ORDER, _LIMIT, _NO_TABLE_FIRST = "SS217", "SS642", "SS220"
-_NOT_DECIDED = ("SS291", "SS292", "SS293")  # conditions of joins that kernels do not decide
-_VALUES = "SS651"  # types that have no common one here
-_FEATURES = (
-    "join", "kind of join", "over", "over here", "over frame", "over function", "subquery", "pivot",
-    "sample", "recursive", "named arguments", "quantified", "process function",
-)  # fmt: skip
-_EXECUTED = frozenset(
-    {_ORDER, _LIMIT, _NO_TABLE_FIRST, *_NOT_DECIDED, _VALUES, *(unsupported.FEATURES[name].code for name in _FEATURES)}
-)
-_NAMES_ARE_THE_SAME = frozenset({_ORDER, _LIMIT})
-
-
-def batch_features(wrong: Iterable[Diagnostic], *also: str) -> tuple[bool, tuple[Diagnostic, ...]]:
-    """Whether what a stream refuses is among ``wrong``, and executed over finished data; and what is wrong then, too.
-
-    Where the query only sorts its rows, or leaves some out, all else that the binder says of it holds. Elsewhere it has
-    looked at parts that mean something else to Spark.
-    """
-    problems = tuple(wrong)
-    executed = _EXECUTED | set(also)
-    features = {d.code for d in problems} & executed
-    if not features:
-        return False, problems
-    return True, tuple(d for d in problems if d.code not in executed) if features <= _NAMES_ARE_THE_SAME else ()

@@ -15,10 +15,10 @@ from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.firing import Fired, bind_firing, refuse_clauses, with_emit, with_own_windows
+from sqlstream.planner.binder.firing import FiringContext, bind_firing, refuse_clauses, with_emit, with_own_windows
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, GroupNames, Key, aliased, bind_grouping
 from sqlstream.planner.binder.hints import ttl_ms_of
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_marker, scope_of
+from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_proctime, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import columns_of, node_of, over_children
@@ -37,7 +37,7 @@ from sqlstream.types import TIMESTAMP
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups, and the names of its columns."""
-    return _bound(select, bind_grouping(select, scope, context), scope, scope.tables, context)
+    return _bind_groups(select, bind_grouping(select, scope, context), scope, scope.tables, context)
 
 
 def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
@@ -45,10 +45,12 @@ def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], conte
     them."""
     scope = scope_of(relation, None)
     keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
-    return _bound(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
+    return _bind_groups(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
 
 
-def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context) -> Relation:
+def _bind_groups(
+    select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context
+) -> Relation:
     """Groups by the window of GROUP BY or by that of the input; without a window, results are updated without end."""
     if grouping.window is None and not _groups_by_window(grouping, scope):
         grouping = _closed_by_time(select, grouping, scope)
@@ -132,7 +134,7 @@ def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
     window = windowed.window
     span = clauses.window.span if clauses.window is not None else span_of(select)
     has_time = windowed.time is not None
-    fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
+    fired = FiringContext(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
     return bind_firing(clauses, clauses.emit, fired)
 
 
@@ -287,7 +289,7 @@ def bind_group_aggregate(
     reserved = Names([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     selected = expand(select.expressions, below, context)
-    clock, selected = _with_clock(selected, below.node, reserved)
+    clock, selected = _with_proctime(selected, below.node, reserved)
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
     groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
@@ -308,14 +310,16 @@ def bind_group_aggregate(
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
-def _with_clock(selected: list[Selected], below: Node, names: Names) -> tuple[tuple[str, str] | None, list[Selected]]:
+def _with_proctime(
+    selected: list[Selected], below: Node, names: Names
+) -> tuple[tuple[str, str] | None, list[Selected]]:
     """The field and the table of PROCTIME(), where the select list has it and there is one table; the select list that
     reads the field."""
     tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
-    if not any(map(is_marker, selected)) or len(tables) != 1:
+    if not any(map(is_proctime, selected)) or len(tables) != 1:
         return None, selected
     name, (table,) = names.unique("proctime"), tables
-    return (name, table), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]
+    return (name, table), [replace(c, bound=field_of(name)) if is_proctime(c) else c for c in selected]
 
 
 # --- keys, aggregate calls, results and HAVING ----------------------------------------------------------------

@@ -221,6 +221,11 @@ def _positional(node: exp.Expr, context: Context) -> exp.Expr:
     return copy
 
 
+def takes_named_arguments(call: exp.Expr) -> bool:
+    """Whether a call of a built-in function may give its arguments by name."""
+    return isinstance(call, exp.Func) and (spark_name(call) or "") in _BUILTIN_PARAMETERS
+
+
 def has_named_arguments(call: exp.Func) -> bool:
     """Whether the call has an argument ``name => value``."""
     return any(isinstance(argument, exp.Kwarg) for argument in call_arguments(call))

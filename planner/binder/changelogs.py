@@ -269,7 +269,7 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 # --- tables whose updates lack the previous row ---------------------------------------------------------------
 
 
-def normalized(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
+def with_previous_rows(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
     """The rows of a table, with the previous row of each update where its changes lack it.
 
     A rule removes the operator again where nothing above reads previous rows. ``alias`` is the table's name in FROM.

@@ -33,7 +33,8 @@ class BinderSettings:
     ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS hints are allowed.
     ``lengths`` is the action for values that are longer than the type of their column in INSERT; ``drops_nulls``: rows
     with NULL in a NOT NULL column of the sink are dropped. ``not_in_star`` are the kinds of virtual metadata columns
-    that ``*`` leaves out.
+    that ``*`` leaves out. ``any_order``: Spark SQL executes ORDER BY, LIMIT and OFFSET, of which only the names are
+    bound.
     """
 
     early_ms: int | None = None
@@ -49,6 +50,7 @@ class BinderSettings:
     lengths: str = "IGNORE"
     drops_nulls: bool = False
     not_in_star: frozenset[MetadataColumns] = frozenset()
+    any_order: bool = False
 
     @property
     def allowed_ms(self) -> int:

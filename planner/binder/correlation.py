@@ -53,7 +53,7 @@ class Correlation:
         """The name by which conditions refer to the subquery's results: ``key_0`` is the first of ``selected``."""
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
-    def parted(
+    def split_where(
         self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, catalog: Catalog
     ) -> tuple[exp.Select, exp.Expr | None]:
         """Takes the conditions that read the query around out of the subquery's WHERE. UnsupportedError SS308.
@@ -72,7 +72,7 @@ class Correlation:
             self._take(condition, inside, divided=divided)
         self.one_row = aggregates and not select.args.get("group") and not select.args.get("having") and window is None
         if self.one_row and self.lists:
-            self.default = of_no_rows(select.expressions[0].unalias(), catalog)
+            self.default = value_of_no_rows(select.expressions[0].unalias(), catalog)
         own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
         select = with_args(select, expressions=[*map(_named, own), *(s.copy() for s in self.selected)])
         if aggregates and self.selected:
@@ -144,7 +144,7 @@ def _may_read(select: exp.Select, aggregates: bool) -> bool:
     return not (aggregates and sets)
 
 
-def of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
+def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     """The value of an expression of aggregates over no rows: a count is 0, other aggregates NULL. None if it is
     NULL."""
 

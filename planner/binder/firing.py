@@ -48,7 +48,7 @@ COUNTED = (CountWindow, RowMeasured)
 
 
 @dataclass(frozen=True)
-class Fired:
+class FiringContext:
     """The windows that the clauses are about. ``scope`` has the rows below them; ``has_time``: these rows have a
     time."""
 
@@ -66,7 +66,7 @@ class Fired:
         return self.domain is TimeDomain.PROCESSING
 
 
-def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
+def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
     """When the windows fire, as the clauses of a SELECT and the settings say. BindError SS226 to SS229, SS237,
     SS238."""
     bound_firing = _when(clauses, emit, fired)
@@ -86,7 +86,7 @@ def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firi
     return _normal(bound_firing, fired)
 
 
-def _normal(bound_firing: Firing, fired: Fired) -> Firing:
+def _normal(bound_firing: Firing, fired: FiringContext) -> Firing:
     """The firing without a trigger that is the default of its window, and without accumulation where it fires once.
 
     GLOBAL WINDOW has no default trigger: there AFTER WATERMARK means the end of the input.
@@ -100,7 +100,7 @@ def _normal(bound_firing: Firing, fired: Fired) -> Firing:
 # --- which clause says when -----------------------------------------------------------------------------------
 
 
-def _when(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
+def _when(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
     trigger = clauses.trigger
     if trigger is not None:
         accumulation = Accumulation[trigger.accumulation.name] if trigger.accumulation else Accumulation.ACCUMULATING
@@ -126,7 +126,7 @@ def _check_one(trigger: syntax.Trigger, emit: Emit | None) -> None:
         raise bind_error("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
 
 
-def _of_emit(emit: Emit, fired: Fired) -> Firing:
+def _of_emit(emit: Emit, fired: FiringContext) -> Firing:
     counted = isinstance(fired.window, COUNTED)
     endless = isinstance(fired.window, GlobalWindow)
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and not endless and emit.interval is None:
@@ -152,7 +152,7 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
     return Firing(firing.AfterWatermark(delay_ms=delay))
 
 
-def _of_settings(fired: Fired) -> Firing:
+def _of_settings(fired: FiringContext) -> Firing:
     """As in Flink, windows that fire again because of settings retract their results; those of clauses do not."""
     settings: BinderSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
@@ -176,7 +176,7 @@ def _pulse_of(ms: int | None) -> firing.EveryRows | firing.EveryInterval | None:
 # --- TRIGGER --------------------------------------------------------------------------------------------------
 
 
-def bind_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
+def bind_trigger(trigger: syntax.TriggerExpr, fired: FiringContext, span: Span) -> Trigger:
     """The trigger over the fields of the rows below the window; ``span`` is that of the clause. BindError SS226."""
     match trigger:
         case syntax.Purging():
@@ -187,7 +187,7 @@ def bind_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigg
     return _single_trigger(trigger, fired, span)
 
 
-def _single_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
+def _single_trigger(trigger: syntax.TriggerExpr, fired: FiringContext, span: Span) -> Trigger:
     match trigger:
         case syntax.EveryRows() | syntax.EveryInterval() | syntax.When():
             return _pulse(trigger, fired, span, early=False)
@@ -211,7 +211,7 @@ def _single_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Tr
     raise TypeError(type(trigger).__name__)
 
 
-def _after_watermark(trigger: syntax.AfterWatermark, fired: Fired, span: Span) -> firing.AfterWatermark:
+def _after_watermark(trigger: syntax.AfterWatermark, fired: FiringContext, span: Span) -> firing.AfterWatermark:
     if fired.clock:
         hint = "Write AFTER PROCESSING TIME."
         raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
@@ -219,7 +219,7 @@ def _after_watermark(trigger: syntax.AfterWatermark, fired: Fired, span: Span) -
     return firing.AfterWatermark(early, late)
 
 
-def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:
+def _pulse(pulse: syntax.Pulse, fired: FiringContext, span: Span, *, early: bool) -> firing.Pulse:
     match pulse:
         case syntax.EveryRows(count=count):
             if count <= 0:
@@ -231,7 +231,9 @@ def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> fir
             return firing.When(bind_condition(pulse.condition, fired.scope, fired.context, ClauseContext("WHEN")))
 
 
-def _every_interval(pulse: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:
+def _every_interval(
+    pulse: syntax.EveryInterval, fired: FiringContext, span: Span, *, early: bool
+) -> firing.EveryInterval:
     """In the window's own time, or in processing time as EARLY and LATE, unless the clause says which."""
     period = positive_ms(pulse.interval, "the interval of EVERY", span)
     if pulse.domain is syntax.Domain.EVENT and fired.clock:
@@ -321,7 +323,7 @@ def _late_row_fields(scope: Scope, columns: WindowColumns) -> dict[str, Field]:
     return fields
 
 
-def _check_late_data(clause: syntax.LateData | None, fired: Fired) -> None:
+def _check_late_data(clause: syntax.LateData | None, fired: FiringContext) -> None:
     if clause is None:
         return
     if isinstance(fired.window, (*COUNTED, GlobalWindow)):
@@ -332,7 +334,7 @@ def _check_late_data(clause: syntax.LateData | None, fired: Fired) -> None:
 
 
 def _with_settings(
-    late: firing.LateData, clause: syntax.LateData | None, bound_firing: Firing, fired: Fired
+    late: firing.LateData, clause: syntax.LateData | None, bound_firing: Firing, fired: FiringContext
 ) -> firing.LateData:
     """With the lateness that the settings allow, and at least the delay of EMIT AFTER WATERMARK."""
     allow = late.allow_ms
@@ -353,7 +355,7 @@ def _check_late_pulse(bound_firing: Firing, clauses: StreamClauses) -> None:
         raise bind_error("SS226", "LATE fires for late rows, and none are allowed", clauses.trigger.span, hint)
 
 
-def _check_late_settings(bound_firing: Firing, fired: Fired) -> None:
+def _check_late_settings(bound_firing: Firing, fired: FiringContext) -> None:
     """As in Flink, the delay of late firings needs an allowed lateness of at least that much."""
     settings: BinderSettings = fired.context.settings
     if settings.late_ms is None or fired.clock or isinstance(fired.window, COUNTED):
@@ -529,7 +531,7 @@ def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, con
     info = node.window_info
     assert info is not None
     timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
-    fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)
+    fired = FiringContext(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)
     emitting = bind_firing(StreamClauses(), emit, fired)
     late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, emitting.late.allow_ms))
     firing = replace(node.firing, trigger=emitting.trigger, accumulation=emitting.accumulation, late=late)

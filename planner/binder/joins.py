@@ -27,7 +27,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
 from sqlstream.planner.fields import Item, Names, field_of
 from sqlstream.planner.intervals import NotAnInterval, fold
-from sqlstream.planner.join_conditions import pair_condition
+from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
@@ -41,7 +41,7 @@ from sqlstream.planner.type_inference import Types, cast
 from sqlstream.planner.windows import AlignedWindow, Cumulate, Session
 from sqlstream.udfs.joins import JoinKind
 
-_KINDS = {
+JOIN_KINDS = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
     ("", "CROSS"): JoinKind.INNER,
@@ -109,7 +109,7 @@ def join_sides(
 
 def _join_kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-    join_kind = _KINDS.get((side, kind))
+    join_kind = JOIN_KINDS.get((side, kind))
     if method not in ("", "NATURAL") or join_kind is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
@@ -273,7 +273,7 @@ def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl
     loose = [c for times, b in by_use.bounds.items() if within is None or times != within[0] for c in b.conditions]
     rest = [*loose, *by_use.rest]
     above = rest if kind is JoinKind.INNER else []
-    condition = decided_on_pairs(rest, left, right) if kind is not JoinKind.INNER else None
+    condition = pair_conjunction(rest, left, right) if kind is not JoinKind.INNER else None
     in_windows = window_join(left, right, kind, equal, condition)
     if in_windows is not None and (within is None or within[1].hold_equal):
         node: Join = in_windows
@@ -457,7 +457,7 @@ def _microseconds(interval: exp.Expr) -> int | None:
     return int(microseconds) if microseconds.denominator == 1 else None
 
 
-def decided_on_pairs(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
+def pair_conjunction(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
     """The conjunction that kernels evaluate on pairs of rows, None if it is always true. BindError SS291 to SS293."""
     effective = [condition for condition in rest if not is_always_true(condition)]
     if not effective:

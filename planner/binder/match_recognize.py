@@ -28,7 +28,7 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import over_children
 from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of, shown_name
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
+from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads, match_conditions
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan, extended
@@ -123,8 +123,6 @@ class _Matching:
             self._within(automaton, {defined.variable for defined in definitions}),
             all_rows,
         )
-        from sqlstream.planner.match_conditions import match_conditions  # with kernels, which need pyarrow
-
         try:
             match_conditions(definitions, defining.operands, context.catalog.function)
         except BindError as error:

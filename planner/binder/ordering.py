@@ -60,7 +60,9 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     """
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
-    limit, offset = _row_count(query.args.get("limit"), "LIMIT", 1), _row_count(query.args.get("offset"), "OFFSET", 0)
+    any_order = context.settings.any_order
+    limit = None if any_order else _row_count(query.args.get("limit"), "LIMIT", 1)
+    offset = None if any_order else _row_count(query.args.get("offset"), "OFFSET", 0)
     plain = query.copy()
     for clause in _CLAUSES:
         plain.set(clause, None)
@@ -69,7 +71,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     shown = len(relation.names) - len(hidden)
     columns = tuple(_order_column(column, i, hidden, relation, shown, context) for i, column in enumerate(ordered))
     context.stop_if_wrong()
-    node = _limited(relation, columns, limit, offset, query, context)
+    node = relation.node if any_order else _limited(relation, columns, limit, offset, query, context)
     if hidden:
         node = Project(node, tuple(field.as_item for field in node.schema[:shown]))
     return Relation(node, relation.names[:shown])
@@ -116,14 +118,18 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
     """The number in LIMIT or OFFSET. SS642."""
     if clause is None:
         return None
-    value = clause.args.get("expression")
-    if value is None or not is_whole_number(value) or len(value.name) > 9 or int(value.name) < least:
+    if not is_row_count(clause, least):
         hint = f"Write a number of rows from {least} to {_MOST - 1:,}."
         raise bind_error(WRONG_LIMIT, f"{name} needs a whole number, written as such", clause, hint)
-    return int(value.name)
+    return int(clause.args["expression"].name)
 
 
-# --- columns of ORDER BY --------------------------------------------------------------------------------------
+def is_row_count(clause: exp.Expr | None, least: int) -> bool:
+    """Whether LIMIT or OFFSET, where it is there, is a literal number of rows from ``least`` on."""
+    if clause is None:
+        return True
+    value = clause.args.get("expression")
+    return value is not None and is_whole_number(value) and least <= int(value.name) < _MOST
 
 
 def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:

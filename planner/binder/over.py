@@ -142,7 +142,7 @@ class _Binding:
     def result(self) -> Scope:
         """The scope with the operators of all calls, and their results as columns."""
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
-        alone = self._numbers_alone()
+        alone = self._boundable_numbers()
         # OVER in the order of time needs final rows, so it is below OVER that updates its results.
         for order, calls in sorted(self._calls.items(), key=lambda item: item[0].time is None):
             node = check_changes(self._over(node, order, tuple(calls)), self._context, self._select)
@@ -164,7 +164,7 @@ class _Binding:
         tables = self._scope.tables
         return self._context.ttl_of(tables[0]) if len(tables) == 1 else self._context.settings.state_ttl_ms
 
-    def _numbers_alone(self) -> list[_Numbered]:
+    def _boundable_numbers(self) -> list[_Numbered]:
         """The row numbers that a condition above may bound: the only calls of their order. Others become OVER calls."""
         orders = Counter(number.order for number in self._numbers)
         alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]

@@ -65,7 +65,7 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
     """Report SS217 for SORT BY, DISTRIBUTE BY and CLUSTER BY, which need all rows at once."""
-    for key in _SORTS:
+    for key in () if context.settings.any_order else _SORTS:
         sort = query.args.get(key)
         if sort is not None:
             message = f"{_SORTS[key]} needs all rows at once, and a query gives rows as they come"

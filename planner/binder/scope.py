@@ -261,7 +261,7 @@ def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, 
 
     A query of several tables has no such attribute: the columns stay as they are, and the calls are refused later.
     """
-    if not any(map(is_marker, columns)):
+    if not any(map(is_proctime, columns)):
         return scope, columns
     name = next((f.name for f in scope.node.schema if f.time is TimeDomain.PROCESSING), None)
     if name is None:
@@ -270,10 +270,10 @@ def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, 
             return scope, columns
         name = Names(f.name for f in scope.node.schema).unique("proctime")
         scope = scope.over(AssignTime(scope.node, name, 0, TimeDomain.PROCESSING, *tables))
-    return scope, [replace(c, bound=field_of(name)) if is_marker(c) else c for c in columns]
+    return scope, [replace(c, bound=field_of(name)) if is_proctime(c) else c for c in columns]
 
 
-def is_marker(column: Selected) -> bool:
+def is_proctime(column: Selected) -> bool:
     """Whether the column is PROCTIME() and nothing else."""
     call = column.expression
     named = isinstance(call, exp.Anonymous) and call.name.upper() == "PROCTIME" and not call.expressions

@@ -61,7 +61,7 @@ def bind_select(
     scope, where = bind_from(select, context, bind_query, subqueries)
     if correlation is not None:
         aggregates = is_aggregation(select, context)
-        select, where = correlation.parted(select, where, scope, aggregates=aggregates, catalog=context.catalog)
+        select, where = correlation.split_where(select, where, scope, aggregates=aggregates, catalog=context.catalog)
     relation = _selected(select, scope, where, subqueries, context)
     distinct = select.args.get("distinct")
     if distinct is not None:

@@ -15,7 +15,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.barriers import align_barriers
-from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function, normalized
+from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function, with_previous_rows
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import correlate, pivoted, table_call
@@ -86,10 +86,10 @@ def bind_from(
     where_conditions = WhereConditions(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
-    fixed = any(_parted(step)[1] or snapshot_of(step.this, context) for step in written)
+    fixed = any(_without_pivots(step)[1] or snapshot_of(step.this, context) for step in written)
     steps = in_order_of_keys(first[0], written, given) if first and not fixed else written
     for whole in steps:
-        step, pivots = _parted(whole)
+        step, pivots = _without_pivots(whole)
         if not isinstance(step, exp.Join):
             refuse_rest(step, ("this", "view", "outer", "alias"), context)
             scope = correlate(step, step.this, scope, bool(step.args.get("outer")), context)
@@ -145,7 +145,7 @@ def _steps(*owners: exp.Expr) -> list[exp.Expr]:
     return sorted(steps, key=lambda step: (span_of(step) or Span(0, 0)).start)
 
 
-def _parted(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
+def _without_pivots(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
     """A join without the PIVOTs and UNPIVOTs after it, and those: they apply to the rows of the join, not of its table.
 
     Those before ON and USING stay in the join, which refuses them.
@@ -222,10 +222,10 @@ def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     if not isinstance(table.this, exp.Identifier):
         return _called_table(table, context)
     scope = _aliased(_named(table, context, bind_query), table, table.name)
-    return _with_fewer_stars(scope, table, context) if context.settings.not_in_star else scope
+    return _without_metadata_stars(scope, table, context) if context.settings.not_in_star else scope
 
 
-def _with_fewer_stars(scope: Scope, table: exp.Table, context: Context) -> Scope:
+def _without_metadata_stars(scope: Scope, table: exp.Table, context: Context) -> Scope:
     """The scope of a table whose ``*`` leaves out the kinds of metadata columns that the session says."""
     name = ".".join(p.name for p in table.parts)
     relation = None if name.casefold() in context.queries else context.catalog.relation(name)
@@ -270,7 +270,7 @@ def _read(source_table: Table, at: exp.Expr, context: Context) -> Relation:
         hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or 'changelog-mode' = 'I,UB,UA,D' where -U comes as well."
         message = f'table "{source_table.name}" has updates without -U, and no PRIMARY KEY that says of which rows'
         raise bind_error(NO_KEY, message, at, hint)
-    return normalized(
+    return with_previous_rows(
         source_table, read_table(source_table, on_error_of(source_table, at, context)), at.alias_or_name, context
     )
 
@@ -425,7 +425,7 @@ def _as_of(join: exp.Join, scope: Scope, context: Context, hints: LookupHints, b
     """FOR SYSTEM_TIME AS OF: a lookup in an external table, or a join with the current or past rows of a stream."""
     time = joined_as_of(join.this, scope)
     if time.time is TimeDomain.PROCESSING and is_looked_up(join.this, context):
-        _refuse_but_lookup(join.this, context)
+        _refuse_clauses_but_lookup(join.this, context)
         return lookup_join(join, scope, context, hints)
     clause = table_clauses_of(join.this).lookup
     if clause is not None:
@@ -456,7 +456,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     if not is_always_true(join.args.get("on")):
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
-    _refuse_but_lookup(right, context)
+    _refuse_clauses_but_lookup(right, context)
     call = table_call(right, context)
     if lookup_function_of(call, context) is not None:
         return lookup_call(right, call, scope, side == "LEFT", context, hints)
@@ -464,7 +464,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     return correlate(right, call, scope, side == "LEFT", context)
 
 
-def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
+def _refuse_clauses_but_lookup(right: exp.Expr, context: Context) -> None:
     """Refuse all clauses of a joined table except LOOKUP ASYNC."""
     clauses = replace(table_clauses_of(right), lookup=None)
     _refuse_hint(right, clauses, context)

@@ -15,7 +15,7 @@ from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
-from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, of_no_rows
+from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, value_of_no_rows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
 from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
@@ -459,7 +459,7 @@ def _with_values_of_no_rows(
     items: list[Item] = []
     filled: list[str] = []
     for field, expression in zip(fields, select.expressions, strict=False):
-        default = of_no_rows(expression.unalias(), subqueries.context.catalog)
+        default = value_of_no_rows(expression.unalias(), subqueries.context.catalog)
         if default is None:
             filled.append(field)
             continue

@@ -241,7 +241,7 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
             node = AssignTime(node, column.name, 0, column.time, table.name)
     names = tuple(c.name for c in table.columns)
     watermark = table.watermark
-    follows = _followed(watermark.expression, table) if watermark and watermark.expression else ()
+    follows = _watermark_item(watermark.expression, table) if watermark and watermark.expression else ()
     if tuple(f.name for f in node.schema) != names or follows:
         node = Project(node, (*(_item(c) for c in table.columns), *follows))
     if watermark is not None:
@@ -250,13 +250,13 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
     return Relation(node, names)
 
 
-_FOLLOWED = "__watermark"
+_WATERMARK_FIELD = "__watermark"
 
 
-def _followed(expression: exp.Expression, table: Table) -> tuple[Item]:
+def _watermark_item(expression: exp.Expression, table: Table) -> tuple[Item]:
     """The hidden field with the expression of the watermark, in which computed columns are replaced by their own."""
     computed = {c.name: c.expression for c in table.columns if c.expression is not None}
-    return (Item(_FOLLOWED, substituted(expression, computed), TIMESTAMP, True),)
+    return (Item(_WATERMARK_FIELD, substituted(expression, computed), TIMESTAMP, True),)
 
 
 def _item(column: Column) -> Item:

@@ -18,8 +18,8 @@ from sqlstream.planner.binder.joins import (
     MIRRORED,
     Sides,
     comparisons_of,
-    decided_on_pairs,
     joined_using,
+    pair_conjunction,
     scope_of_both,
     with_distinct_fields,
 )
@@ -27,7 +27,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
-from sqlstream.planner.join_conditions import COMPARISONS, pair_condition
+from sqlstream.planner.kernel_expressions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.asof_join import AsofJoin
@@ -63,7 +63,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, c
     kind of join, SS291 to SS293 for conditions that kernels cannot evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
-    kind = kind_of_one_partner(join, "a temporal join")
+    kind = inner_or_left(join, "a temporal join")
     right = with_distinct_fields(right, left)
     conditions, columns = conditions_on(join, left, right, context)
     named = None if time is None else left.fields[time].time
@@ -95,7 +95,7 @@ def temporal_scope(
 ) -> Scope:
     """The scope of a temporal join; the ``rest`` of an inner join's condition filters above it."""
     if node.kind is JoinKind.LEFT:
-        node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
+        node = replace(node, condition=pair_conjunction([*rest], node.left, node.right))
     node = check_changes(node, context, join)
     if node.retracts:
         node = replace(node, left_ttl_ms=ttl_ms_of(left_tables, context))
@@ -103,7 +103,7 @@ def temporal_scope(
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)
 
 
-def kind_of_one_partner(join: exp.Join, what: str) -> JoinKind:
+def inner_or_left(join: exp.Join, what: str) -> JoinKind:
     """INNER or LEFT. BindError SS657 for other kinds of join, which ``what`` cannot be."""
     side, kind = ((join.args.get(key) or "").upper() for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
@@ -260,7 +260,7 @@ def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Sc
     SS293 for conditions that kernels cannot evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
-    kind = kind_of_one_partner(join, "ASOF JOIN")
+    kind = inner_or_left(join, "ASOF JOIN")
     right = with_distinct_fields(right, left)
     conditions, columns = conditions_on(join, left, right, context)
     sides = Sides(left.node, right.node)
@@ -362,7 +362,7 @@ def _updating_join(
 ) -> AsofJoin:
     """The join that updates its results. Conditions on both sides choose the partner, so they must not filter above."""
     of_left = rest.of_left if kind is JoinKind.LEFT else []
-    condition = decided_on_pairs([*of_left, *rest.of_both], left, right)
+    condition = pair_conjunction([*of_left, *rest.of_both], left, right)
     decided = pair_condition(match.condition, left.schema, right.schema)
     (((_, one),), ((_, other),)) = decided.columns
     comparison = COMPARISONS[type(match.condition)]

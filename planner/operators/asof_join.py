@@ -15,7 +15,7 @@ from sqlstream.planner.fields import FieldNames, Schema, traced
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.operators.join import Join, timeless
 from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
-from sqlstream.udfs.joins.condition import Comparison
+from sqlstream.udfs.expressions.tree import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)

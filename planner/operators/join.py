@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
-from sqlstream.planner.join_conditions import PairCondition, pair_condition
+from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, FieldsRead
 from sqlstream.udfs.joins import JoinKind

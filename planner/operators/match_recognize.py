@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
-from sqlstream.planner.match_operands import Defined, MatchOperand, Reads
+from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.properties import StateDescription, WaitsFor

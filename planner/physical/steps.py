@@ -13,7 +13,7 @@ from sqlstream.planner.explain.text import tree
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.properties import WaitsFor
-from sqlstream.udfs.spark.watermark import Watermark
+from sqlstream.udfs.spark import Watermark
 
 # --- clocks ----------------------------------------------------------------------------------------------------
 # Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach

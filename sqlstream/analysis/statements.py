@@ -22,8 +22,8 @@ from sqlstream.analysis.answers import (
 )
 from sqlstream.analysis.fingerprints import fingerprint, fingerprint_of_text
 from sqlstream.analysis.rewrites import FilledText, filled
-from sqlstream.batch import runs_instead
-from sqlstream.batch.choosing import batch_in_place_of
+from sqlstream.batch import only_as_batch
+from sqlstream.batch.choosing import batch_instead
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
@@ -134,12 +134,12 @@ def _planned(
     try:
         bound = bound_plan(statement, workspace)
         plan = optimize(bound, RULES)
-    except SqlStreamError as error:
-        if isinstance(statement, nodes.StatementSet) or not runs_instead(statement, workspace, error):
+    except SqlStreamError:
+        if isinstance(statement, nodes.StatementSet) or not only_as_batch(statement, workspace):
             raise
         return _batch(statement, workspace, plain, names)
     assert isinstance(plan, Root)
-    streams = isinstance(statement, nodes.StatementSet) or batch_in_place_of(plan, statement, workspace) is None
+    streams = isinstance(statement, nodes.StatementSet) or batch_instead(plan, statement, workspace) is None
     ends = plan.bounded
     state = tuple(_state(plan))
     return replace(

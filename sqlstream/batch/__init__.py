@@ -3,6 +3,6 @@
 ``planner.batch`` says which queries they are and how Spark reads them. Importing this package loads no PySpark.
 """
 
-from sqlstream.batch.choosing import Batch, chosen, runs_instead, set_of_streams
+from sqlstream.batch.choosing import Batch, chosen, only_as_batch, set_of_streams
 
-__all__ = ["Batch", "chosen", "runs_instead", "set_of_streams"]
+__all__ = ["Batch", "chosen", "only_as_batch", "set_of_streams"]

@@ -1,8 +1,8 @@
 """Which way a query or an INSERT runs under ``'execution.runtime-mode'``.
 
-With ``auto`` a stream goes first: what it executes, and gives rows that are final, runs as it always has, with
-checkpoints and rows as they come. A query that it refuses, or whose results it would update, runs as a batch where its
-inputs end and no clause of it is one of streams. So does one for its caller that joins without bounds on times.
+With ``auto`` a query runs as a stream where one of its inputs has no end or a clause of it is one of streams. Over
+finished data it runs as one query of Spark SQL, a batch, where it has a part that streams do not execute
+(``planner.batch.stream_gaps``), and, for its caller, where a stream would update its results or keep all rows as state.
 """
 
 from __future__ import annotations
@@ -17,23 +17,32 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlstream.connectors import Source, connector, is_scanned
-from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SOURCE
 from sqlstream.errors import Diagnostic, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
+from sqlstream.planner.batch import (
+    WITH_SAME_NAMES,
+    Input,
+    Resolved,
+    Way,
+    chosen_way,
+    resolve,
+    stream_gaps,
+)
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.inserts import without_partition
+from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.binder.sources import ONE_ROW
-from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.nodes import Output, Scan
+from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Table
+from sqlstream.planner.changes import not_taken
+from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.plans import Root, not_read, plan_of
+from sqlstream.plans import Root, not_read, plan_of, unchecked_plan
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
@@ -43,7 +52,6 @@ if TYPE_CHECKING:
 
 
 UNBOUNDED = "SS600"
-LOOKUP_ONLY = "SS250"
 
 Chosen = nodes.Query | nodes.Insert
 
@@ -63,6 +71,16 @@ class Batch:
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
+@dataclass(frozen=True)
+class _Examined:
+    """A statement whose tables are known: ``names`` has Spark's name of each."""
+
+    resolved: Resolved
+    names: dict[str, str]
+    way: Way
+    may_be_batch: bool
+
+
 def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -> Root | Batch:
     """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement.
 
@@ -75,28 +93,71 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
             return plan_of(statement, workspace)
         case "batch":
             return _as_batch(statement, workspace)
-    return _as_needed(statement, workspace, finished)
+    examined = _finished(statement, workspace)
+    if examined is None:
+        return plan_of(statement, workspace)
+    if _lacks_stream(statement, examined, workspace):
+        return _batch(statement, examined, workspace)
+    plan = plan_of(statement, workspace)
+    is_better = finished or _is_better_finished(plan)
+    return _batch(statement, examined, workspace) if is_better else plan
 
 
-def _as_needed(statement: Chosen, workspace: Workspace, finished: bool) -> Root | Batch:
+def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
+    """Whether a statement that a stream does not execute runs as a batch. SqlStreamError with what is wrong with it."""
+    if workspace.settings["execution.runtime-mode"] == "streaming":
+        return False
+    examined = _finished(statement, workspace)
+    if examined is None or not _lacks_stream(statement, examined, workspace):
+        return False
+    _batch(statement, examined, workspace)
+    return True
+
+
+def batch_instead(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | None:
+    """The batch that runs in place of a plan that a stream executes; None where the stream runs."""
+    mode = workspace.settings["execution.runtime-mode"]
+    if mode == "streaming" or (mode == "auto" and not _is_better_finished(plan)):
+        return None
+    examined = _finished(statement, workspace)
+    return None if examined is None else _batch(statement, examined, workspace)
+
+
+def _finished(statement: Chosen, workspace: Workspace) -> _Examined | None:
+    """The statement with its tables, where all of it can run over finished data; None for a stream."""
+    if _reads_endless(statement.query, workspace.catalog):
+        return None
     try:
-        plan = plan_of(statement, workspace)
-    except SqlStreamError as error:
-        return _instead(statement, workspace, error)
-    return batch_in_place_of(plan, statement, workspace, as_table=finished) or plan
+        examined = _examined(statement, workspace)
+    except SqlStreamError:  # of a name that the binder reports, too
+        return None
+    return examined if examined.may_be_batch else None
 
 
-def batch_in_place_of(plan: Root, statement: Chosen, workspace: Workspace, *, as_table: bool = False) -> Batch | None:
-    """The batch that runs in place of a stream's plan; None where the plan runs. ``as_table``: for callers that read
-    whole tables."""
-    match workspace.settings["execution.runtime-mode"]:
-        case "streaming":
-            return None
-        case "batch":
-            return _batch(statement, workspace)[0]
-    read = (node.table for node in plan.walk() if isinstance(node, Scan))
-    may_end = all(table == ONE_ROW or ends(table) for table in read)  # else it is no batch for sure
-    return _batch(statement, workspace)[0] if may_end and (as_table or _is_better_finished(plan)) else None
+def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
+    """Whether the query names a table without an end itself, for which no more of it need be looked at."""
+    given = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
+    for table in query.find_all(exp.Table):
+        name = ".".join(part.name for part in table.parts)
+        relation = None if name.casefold() in given else catalog.relation(name)
+        if isinstance(relation, Table) and not ends(relation) and not is_time_travel(table):
+            return True
+    return False
+
+
+def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
+    """Whether no stream executes the statement: a part of its query, or its changes that the table does not take.
+
+    SqlStreamError with what is wrong with a query of which only the order, or a table, keeps it from being a stream.
+    """
+    tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
+    gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
+    if gaps and gaps <= WITH_SAME_NAMES:
+        unchecked_plan(statement, workspace, any_order=True)
+    if gaps or isinstance(statement, nodes.Query):
+        return bool(gaps)
+    plan = unchecked_plan(statement, workspace)
+    return isinstance(plan, Insert) and any(not_taken(plan))
 
 
 def _is_better_finished(plan: Root) -> bool:
@@ -112,35 +173,19 @@ def _is_better_finished(plan: Root) -> bool:
     return keeps or plan.changelog_mode != APPEND_ONLY
 
 
-def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:
-    """The batch of a query that a stream refuses; the refusal where it is no batch, either."""
-    refused, wrong = batch_features(error.diagnostics, LOOKUP_ONLY, NOT_A_SOURCE, INSERTS_ONLY)
-    batch = _batch(statement, workspace)[0] if refused else None
-    if batch is None:
-        raise error
-    if wrong:
-        raise SqlStreamError.of(wrong)
-    return batch
-
-
-def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> bool:
-    """Whether what a stream refuses with ``error`` runs as a batch."""
-    return workspace.settings["execution.runtime-mode"] != "streaming" and bool(_instead(statement, workspace, error))
-
-
 def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
     """A clause of streams runs as a stream, whose watermark only the end of the input moves. BindError SS600 for a
     table without an end."""
-    batch, way = _batch(statement, workspace)
-    if way.unbounded is not None:
-        raise SqlStreamError.of([_without_end(way.unbounded)])
-    return batch or plan_of(statement, workspace)
+    examined = _examined(statement, workspace)
+    if examined.way.unbounded is not None:
+        raise SqlStreamError.of([_without_end(examined.way.unbounded)])
+    return _batch(statement, examined, workspace) if examined.may_be_batch else plan_of(statement, workspace)
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
     """The plan of a statement set, which is a stream; with ``batch`` SS600 as of a query."""
     if workspace.settings["execution.runtime-mode"] == "batch":
-        ways = (_batch(insert, workspace)[1] for insert in statement.inserts)
+        ways = (_examined(insert, workspace).way for insert in statement.inserts)
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
         if wrong:
             raise SqlStreamError.of(wrong)
@@ -162,26 +207,32 @@ def _located(diagnostic: Diagnostic, named: Input) -> Diagnostic:
 
 
 @with_room
-def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
-    """The batch that the statement could run as, and what stands in its way."""
-    run, names, catalog = uuid4().hex[:8], dict[str, str](), workspace.catalog
+def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
+    """The tables of the statement, and what prevents a batch. BindError SS202 for names that nobody knows."""
+    run, names = uuid4().hex[:8], dict[str, str]()
 
     def named(table: Table) -> str:
         return names.setdefault(table.name, f"sqlstream_{run}_{len(names)}")
 
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
-    resolved = resolve(statement.query, catalog, named, dynamic)
-    way = chosen_way(resolved, catalog, ends)
+    resolved = resolve(statement.query, workspace.catalog, named, dynamic)
+    way = chosen_way(resolved, workspace.catalog, ends)
     way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))
-    if not way.may_be_batch or _tolerates_functions(resolved, workspace):
-        return None, way
+    return _Examined(resolved, names, way, way.may_be_batch and not _tolerates_functions(resolved, workspace))
+
+
+@with_room
+def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batch:
+    """The query in Spark's words. SqlStreamError for what these lack."""
+    resolved, names = examined.resolved, examined.names
     tables = [table_input.table for table_input in resolved.inputs]
     columns: dict[str, DataType] = {}
     for column in (column for table in tables for column in table.columns):
         name = column.name.casefold()
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
-    return Batch(statement, for_spark(resolved.query, catalog, columns, keys), resolved, names, way.why), way
+    query = for_spark(resolved.query, workspace.catalog, columns, keys)
+    return Batch(statement, query, resolved, names, examined.way.why)
 
 
 def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause | None:
@@ -200,7 +251,11 @@ def ends(table: Table) -> bool:
 
 
 def _is_read(table: Table) -> bool:
-    return isinstance(connector(table.connector), Source) or is_scanned(table)
+    return _is_source(table) or is_scanned(table)
+
+
+def _is_source(table: Table) -> bool:
+    return isinstance(connector(table.connector), Source)
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

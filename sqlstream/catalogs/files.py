@@ -1,15 +1,15 @@
-"""``'type' = 'file'``: a folder of readable SQL files, one per definition, that can be kept in git.
+"""Catalogs of the type ``file``: a folder of SQL files, one per definition, for version control.
 
-``sales.sql`` is CREATE DATABASE, ``sales/orders.sql`` a table or view in it, ``sales/functions/fee.sql`` a function.
-The name of a file is that of its object. Files are read when their object is used, and again when they have changed, so
-that what other processes and editors write is seen at once.
+``sales.sql`` has CREATE DATABASE, ``sales/orders.sql`` a table or view of it, ``sales/functions/fee.sql`` a function.
+The name of a file is the name of its object. Files are read when their object is used, and again when they have
+changed, so changes by other processes and editors take effect at once.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +46,7 @@ T = TypeVar("T", bound=_Statement)
 
 @dataclass
 class Files:
-    """Implements ``Store``. Mistakes in a file are ConnectorErrors SS537 that name it."""
+    """A ``Store`` in a folder. Mistakes in a file are ConnectorErrors SS537 that name the file."""
 
     folder: Path
     default_database: str = "default"
@@ -141,7 +141,7 @@ class Files:
         return self._existing(folder, name + _ENDING) or folder / (as_segment(name) + _ENDING)
 
     def _existing(self, folder: Path, name: str) -> Path | None:
-        """What is there under the name, in whatever case."""
+        """The path under this name, whose case may differ."""
         with self._usable():
             there = {unquote(path.name): path for path in folder.iterdir()} if folder.is_dir() else {}
         key = name if name in there else same_name(name, sorted(there))
@@ -166,7 +166,6 @@ def _is_shown(path: Path) -> bool:
 
 
 def _stored(file: Path, kind: Kind) -> Stored:
-
     statement, text = _parsed(file)
     wanted = nodes.CreateFunction if kind == "function" else _Relation
     if not isinstance(statement, wanted):
@@ -211,7 +210,7 @@ def _parsed(file: Path) -> tuple[nodes.Statement, str]:
 
 
 def in_file(error: SqlStreamError, file: str, text: str) -> SqlStreamError:
-    """The mistakes of a definition, with the file that they are in."""
+    """SS537: the mistakes of a definition, with the file that it is in."""
     return SqlStreamError.of(
         replace(d, code=DAMAGED, message=f'file "{file}" of a catalog is damaged: {d.message}', source=d.source or text)
         for d in error.diagnostics
@@ -229,23 +228,22 @@ def _text_of(statement: _Statement) -> str:
     printed = to_sql(statement)
     try:
         return format_script(f"{printed};")
-    except SqlStreamError:  # the layout is a matter of beauty alone
+    except SqlStreamError:  # the statement is right, its layout is not needed
         return f"{printed};\n"
 
 
 def _write(file: Path, text: str, *, new: bool = False) -> None:
-    """All of the text or nothing; ``new``: FileExistsError where there is a file already."""
+    """Write the file in one step. ``new``: FileExistsError if it exists."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}.new")
+    written = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        with beside.open("w", encoding="utf-8") as stream:
+        with written.open("w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        _placed(beside, file)[new]()
+        if new:
+            os.link(written, file)
+        else:
+            written.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
-
-
-def _placed(beside: Path, file: Path) -> tuple[Callable[[], object], Callable[[], object]]:
-    return (lambda: beside.replace(file)), (lambda: os.link(beside, file))
+        written.unlink(missing_ok=True)

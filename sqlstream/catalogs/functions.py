@@ -30,8 +30,8 @@ _IN_PYTHON = (
 
 
 def declared_function(statement: nodes.CreateFunction, name: str, catalog: Catalog) -> tuple[Function, object]:
-    """The function that the statement declares under ``name``, and the Python object behind it where its text is in the
-    statement; None: import its target."""
+    """The function that the statement declares, under ``name``, and the Python object if its text is in the statement;
+    None: import the target of the function."""
     _refuse_other_languages(statement)
     try:
         if statement.definition is None:

@@ -54,7 +54,7 @@ Examples:
 
 
 class _Commands(click.Group):
-    """Loads a command's module when it is named, and all of them only for the list of ``--help``."""
+    """Imports the module of a command when it is used, and all modules only for ``--help``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -68,7 +68,7 @@ class _Commands(click.Group):
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """As the command version does."""
+    """Print the versions, as the command ``version`` does."""
     if given:
         import_module(COMMANDS["version"]).version_command.callback()
         context.exit()
@@ -135,13 +135,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _silence_logs() -> None:
-    """py4j logs a traceback for each call that Ctrl-C interrupts; without a handler Python would print it."""
+    """Add a log handler that drops everything: py4j logs a traceback for each call that Ctrl-C interrupts."""
     if not logging.root.handlers:
         logging.root.addHandler(logging.NullHandler())
 
 
 def _message(error: BaseException) -> str:
-    """The diagnostics of our errors; of all others that they are a mistake of sqlstream."""
+    """The diagnostics of our errors; for all others a message that sqlstream has a bug."""
     if isinstance(getattr(error, "error", error), SqlStreamError):  # of one of several scripts
         return str(error)
     return f"internal error: {type(error).__name__}: {error}\nThis is a mistake in sqlstream; --debug shows where."

@@ -1,4 +1,4 @@
-"""``sqlstream check``, and the check that ``run`` makes before it starts anything."""
+"""Commands that run nothing: ``check``, ``explain``, ``format``, ``lsp`` and ``version``."""
 
 from __future__ import annotations
 
@@ -61,8 +61,6 @@ def check_command(
     files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
 ) -> int:
     """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
-    from sqlstream.cli.scripts import open_session
-
     scripts = read_scripts(files, statements, parameters)
     with open_session(None, ()) as session:
         mistakes = check_scripts(scripts, session)
@@ -91,13 +89,15 @@ def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str
 
 
 def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
-    """What the scripts say that is allowed and hardly meant, each with the name of its script."""
-    from sqlstream.statements.checking import script_warnings
+    """The warnings of the scripts, about text that is allowed and probably a mistake, each with the name of its
+    script."""
+    from sqlstream.statements.checking import script_warnings  # loaded when the command runs: help and errors stay fast
 
     return [(script.name, warning) for script in scripts for warning in script_warnings(script.text)]
 
 
 def _changes_of(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
+    # loaded when the command runs: help and errors stay fast
     from sqlstream.statements.checking import changes_from_flink
 
     return [(script.name, change) for script in scripts for change in changes_from_flink(script.text)]
@@ -169,7 +169,7 @@ def explain_command(
 
 def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
     """The plans of one script, whose definitions the session keeps for the next one."""
-    from sqlstream.grammar import nodes, parse_script
+    from sqlstream.grammar import nodes, parse_script  # loaded when the command runs: help and errors stay fast
 
     plans: list[str] = []
     try:
@@ -187,7 +187,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 
 
 def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
-    from sqlstream.grammar import nodes
+    from sqlstream.grammar import nodes  # loaded when the command runs: help and errors stay fast
     from sqlstream.results import Rows
     from sqlstream.statements.explaining import compiled_plan, plan_page
 
@@ -206,8 +206,8 @@ def _plan(statement: Planned, session: Session, style: str, stage: str, text: st
 
 
 def _declare(statement: nodes.Statement, session: Session) -> None:
-    """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
-    from sqlstream.grammar import nodes
+    """Declare the table of CREATE TABLE … AS for the statements that follow, without running anything."""
+    from sqlstream.grammar import nodes  # loaded when the command runs: help and errors stay fast
     from sqlstream.statements.definitions import create_table
     from sqlstream.statements.registry import define
 
@@ -240,7 +240,7 @@ def format_command(files: tuple[str, ...], statements: tuple[str, ...], check: b
 
     Comments stay beside their words, and ${name} as it is.
     """
-    from sqlstream.grammar import format_script
+    from sqlstream.grammar import format_script  # loaded when the command runs: help and errors stay fast
 
     if check and write:
         raise click.UsageError("--check and --write exclude each other")
@@ -295,8 +295,7 @@ def lsp_command(files: tuple[str, ...]) -> None:
     """
     if find_spec("pygls") is None:
         raise click.UsageError("the language server needs pygls: pip install 'sqlstream[lsp]'")
-    from sqlstream.analysis import Planner
-    from sqlstream.cli.scripts import open_session
+    from sqlstream.analysis import Planner  # loaded when the command runs: help and errors stay fast
     from sqlstream.lsp.server import server_of
 
     with open_session(None, ()) as session:

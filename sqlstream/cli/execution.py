@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
-    """Spark is there afterwards. ``shown``: say what takes so long, and once how it takes less, on a terminal."""
+    """Wait until Spark has started. ``shown``: show the wait on a terminal, and once the advice how to shorten it."""
     with working("starting Spark", shown):
         start.wait()
     if shown and sys.stderr.isatty() and (advice := start.advice()):
@@ -46,7 +46,7 @@ def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
 
 
 def label(statement: Statement) -> str:
-    """What a statement is doing while it has not returned."""
+    """What a statement does until it returns, for the status line."""
     if isinstance(statement, nodes.Query):
         return "starting the query"
     return "starting the job" if starts_job(statement) else shown_script(to_sql(statement)).partition("\n")[0]
@@ -72,7 +72,7 @@ class View:
             Thread(target=self._lines, daemon=True).start()
 
     def hidden(self) -> AbstractContextManager[None]:
-        """The lines are away while rows are written to the same terminal."""
+        """Remove the lines while rows are written to the same terminal."""
         return self._status.hidden()
 
     def close(self) -> None:
@@ -95,13 +95,13 @@ _WAIT_SECONDS = 0.2
 
 
 def is_text(statement: Statement) -> bool:
-    """True for statements that answer with lines of text, which a frame would spoil."""
+    """True for statements whose answer is text rather than rows of a table."""
     return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what.startswith("CREATE "))
 
 
 class Execution:
-    """``output`` is one of ``output.FORMATS``; ``progress``: show how far jobs are; ``quiet``: say nothing else, not
-    even what INSERTs have written."""
+    """Runs scripts. ``output`` is one of ``output.FORMATS``; ``progress``: show the progress of jobs; ``quiet``: print
+    no messages, not even what INSERTs have written."""
 
     def __init__(self, session: Session, output: str, progress: bool, quiet: bool = False) -> None:
         self._session = session
@@ -112,7 +112,7 @@ class Execution:
         self._background: list[Job] = []
 
     def run(self, scripts: Sequence[Script]) -> int:
-        """The exit code; nothing runs where anything is wrong with any of the scripts."""
+        """Check all scripts, then run them; the exit code. Nothing runs if one of the scripts is wrong."""
         wrong = check_scripts(scripts, self._session)
         for name, diagnostic in wrong:
             click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
@@ -150,7 +150,7 @@ class Execution:
                 self._print_rows(statement, result)
 
     def _start_spark(self) -> None:
-        """Spark is there afterwards."""
+        """Start Spark, if it has not been, and wait for it."""
         if self._start is None:
             self._start = SparkStart(self._session)
         wait_for_spark(self._start, self._progress)
@@ -180,7 +180,7 @@ class Execution:
         writer.close()
 
     def _print_rows(self, statement: Statement, rows: Rows) -> None:
-        """What SHOW and the like return; that a definition went well is not worth a line."""
+        """Print the rows of SHOW and the like; a definition that succeeds prints nothing."""
         if rows is DEFINED:
             return
         if isinstance(statement, Set) and statement.key is not None:  # a setting that changes nothing, and why
@@ -195,7 +195,7 @@ class Execution:
             writer.close()
 
     def _wait(self, jobs: Sequence[Job]) -> None:
-        """Until all jobs have ended; the first failure ends the wait."""
+        """Wait until all jobs have ended; raises the first failure."""
         if not jobs:
             return
         view = View(jobs) if self._progress else None
@@ -207,7 +207,7 @@ class Execution:
                 view.close()
 
     def _interrupted(self) -> int:
-        """Stop what runs, after its last complete micro-batch, and say where one can go on."""
+        """Stop the running jobs after their last complete micro-batch, and print how to continue them."""
         running = [job for job in self._session.jobs if job.state in (JobState.RUNNING, JobState.RESTARTING)]
         kept = self._session.workspace.settings["execution.checkpointing.dir"] is not None
         for job in running:

@@ -1,4 +1,4 @@
-"""``sqlstream jobs``: the jobs with checkpoints in a directory, asked from another process than theirs."""
+"""``sqlstream jobs``: the jobs with checkpoints in a directory, controlled from another process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlstream.cli.options import require_text
-from sqlstream.cli.output import FORMATS
+from sqlstream.cli.output import FORMATS, writer_for
 from sqlstream.cli.terminal import working
 from sqlstream.udfs.texts import reason_of
 
@@ -72,7 +72,7 @@ _LOOK_SECONDS, _RATE_SECONDS = 1.0, 15.0
 
 
 class _Seconds(click.FloatRange):
-    """Nothing is ever later than NaN seconds."""
+    """A number of seconds; NaN is refused, because no time is later than it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)
@@ -110,7 +110,7 @@ def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
 @_output
 def list_jobs(directory: str | None, output: str) -> None:
     """List jobs, oldest first."""
-    from sqlstream.statements.jobs import job_rows
+    from sqlstream.statements.jobs import job_rows  # loaded when the command runs: help and errors stay fast
 
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
@@ -122,7 +122,7 @@ def list_jobs(directory: str | None, output: str) -> None:
 @click.option("--record", is_flag=True, help="The whole record as JSON, with the plan.")
 def show_job(job: str, directory: str | None, output: str, record: bool) -> None:
     """Show what a job is and has done."""
-    from sqlstream.jobs.records.record import to_text
+    from sqlstream.jobs.records.record import to_text  # loaded when the command runs: help and errors stay fast
     from sqlstream.statements.jobs import properties
 
     shown = _job(job, directory)
@@ -139,6 +139,7 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
 @click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end.")
 def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
     """Show the plan of a job with live rates, as a page. Prints its address."""
+    # loaded when the command runs: help and errors stay fast
     from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
     from sqlstream.local_page import LocalPage
 
@@ -160,7 +161,7 @@ def show_plan(job: str, directory: str | None, port: int, path: str | None) -> N
 
 
 def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str) -> None:
-    """Once two micro-batches tell of rates, where the job runs."""
+    """Write the page to a file; of a running job after two micro-batches, which give rates."""
     end = time.monotonic() + _RATE_SECONDS
     with working("waiting for two micro-batches"):
         while job.record_now().is_running and not figures.has_rates and time.monotonic() < end:
@@ -200,6 +201,7 @@ def remove_job(job: str) -> None:
 
     That is its script and its log, and its checkpoint where the job was given no directory for it.
     """
+    # loaded when the command runs: help and errors stay fast
     from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission
 
     ended = _job(job, None)
@@ -244,7 +246,7 @@ def savepoint_job(job: str, path: str | None, directory: str | None, timeout: fl
 @_output
 def list_checkpoints(job: str | None, directory: str | None, output: str) -> None:
     """List the epochs of jobs, newest first."""
-    from sqlstream.results import Rows
+    from sqlstream.results import Rows  # loaded when the command runs: help and errors stay fast
     from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows
 
     jobs = _jobs(directory) if job is None else (_job(job, directory),)
@@ -253,8 +255,8 @@ def list_checkpoints(job: str | None, directory: str | None, output: str) -> Non
 
 
 def _jobs(directory: str | None) -> tuple[RecordedJob | SubmittedJob, ...]:
-    """Those of a directory, or else those that the user has submitted."""
-    from sqlstream.jobs import recorded_jobs
+    """The jobs with checkpoints in a directory; by default those that the user has submitted."""
+    from sqlstream.jobs import recorded_jobs  # loaded when the command runs: help and errors stay fast
     from sqlstream.jobs.checkpoints.storage import local_storage_at
     from sqlstream.jobs.records.submissions import submitted_jobs
 
@@ -274,8 +276,8 @@ def _jobs(directory: str | None) -> tuple[RecordedJob | SubmittedJob, ...]:
 
 
 def _job(name: str, directory: str | None) -> RecordedJob | SubmittedJob:
-    """By name, in any case, or by id; a usage error where there is none."""
-    from sqlstream.planner.suggestions import did_you_mean
+    """The job of a name, in any case, or an id; a usage error where there is none."""
+    from sqlstream.planner.suggestions import did_you_mean  # loaded when the command runs: help and errors stay fast
 
     jobs = _jobs(directory)
     for job in jobs:
@@ -287,8 +289,6 @@ def _job(name: str, directory: str | None) -> RecordedJob | SubmittedJob:
 
 
 def _print(rows: Rows, output: str) -> None:
-    from sqlstream.cli.output import writer_for
-
     writer = writer_for(output, rows.columns, sys.stdout)
     writer.write(rows.fetchall())
     writer.close()

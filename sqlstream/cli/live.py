@@ -1,4 +1,4 @@
-"""What moves in place on a terminal while it follows a query."""
+"""Results that a terminal shows in place while they change."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 
 class Following(Protocol):
-    """``follow`` takes what the query gives until it ends; ``__rich__`` is how that looks meanwhile."""
+    """A display that follows a query. ``follow`` reads the query to its end; ``__rich__`` is the present display."""
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Take all that the query gives, until it ends."""
+        ...
 
     def __rich__(self) -> RenderableType: ...
 
 
 def follow_on(out: TextIO, following: Following) -> None:
-    """Follow, and show it four times a second where ``out`` is a terminal, which then is as before."""
+    """Follow a query. On a terminal show the display four times a second, and remove it at the end."""
     if not out.isatty():
         following.follow()
         return
@@ -51,12 +53,12 @@ _SMALLEST_PAGE = 10
 
 
 def page_of_terminal() -> int:
-    """How many rows fit on the terminal, beside a head, their number and a status of some lines."""
+    """The number of rows that fit on the terminal, next to the head, the row count and the status lines."""
     return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 8)
 
 
 def is_shown_as_table(query: Query, settings: Settings) -> bool:
-    """True of an updating query where the setting asks for its table rather than for its changes."""
+    """True for an updating query if the settings show its table rather than its changes."""
     return query.is_updating and settings[RESULT_MODE] == "table"
 
 
@@ -108,9 +110,10 @@ class _Shown:
 def write_tail(
     query: Query, writer_into: Callable[[TextIO], PagedWriter], out: TextIO, page: int, tables: Iterator[pa.Table]
 ) -> None:
-    """Show the last ``page`` rows of a query in place while they come; they stay when it ends, or Ctrl-C ends it.
+    """Show the last ``page`` rows of a query in place while they arrive. They stay when the query ends or is
+    interrupted.
 
-    ``writer_into`` makes what writes rows into a text.
+    ``writer_into`` makes the writer of rows into a text.
     """
     tail = _Tail(query, writer_into, page, tables)
     try:

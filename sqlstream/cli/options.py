@@ -1,4 +1,4 @@
-"""Files that a command line names, read as text."""
+"""Options that commands share, and the files that they name: texts, environment variables, the project."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_text(name: str) -> str:
 
 
 def rewrite(name: str, text: str) -> None:
-    """Put a text in place of a file's; it stays as it is where that cannot be. A usage error tells why."""
+    """Replace the text of a file atomically. A usage error says why it cannot be replaced."""
     file = Path(name).resolve()
     beside = file.with_name(f".{file.name[:200]}.{os.getpid()}")
     try:
@@ -60,7 +60,7 @@ def rewrite(name: str, text: str) -> None:
 
 
 def require_writable(file: Path) -> None:
-    """A usage error where a file cannot be written, before what is to be written takes its time."""
+    """A usage error where a file cannot be written, before the work whose result it gets."""
     try:
         with file.open("a", encoding="utf-8"):
             return
@@ -105,7 +105,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def env_file_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option ``--env-file``, whose variables are those of the process while the command runs."""
+    """The option ``--env-file``, whose variables are set in the process while the command runs."""
 
     @click.option(
         "--env-file", "env_files", multiple=True, metavar="FILE",
@@ -120,9 +120,10 @@ def env_file_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_variables(file: str) -> dict[str, str]:
-    """The variables of a file, as Docker reads it: ``NAME=VALUE``, the value as it stands; ``#`` begins a comment line.
+    """The variables of a file in the format of Docker: ``NAME=VALUE``, with the value as it is written; ``#`` begins a
+    comment line.
 
-    A usage error names the line that is none, and shows nothing of it.
+    A usage error names a wrong line without showing its text.
     """
     variables: dict[str, str] = {}
     for number, line in enumerate(read_text(file).split("\n"), 1):
@@ -139,7 +140,7 @@ def read_variables(file: str) -> dict[str, str]:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """The variables are set in this process, in place of others of their names, while the block runs."""
+    """Set environment variables of this process while the block runs."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -178,7 +179,7 @@ def project_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def current_project() -> Project | None:
     """The project of the working directory, with the profile of the command line and its variables of the environment;
     None where there is none. A usage error for a profile without a project."""
-    from sqlstream.project import FILE, nearest_project
+    from sqlstream.project import FILE, nearest_project  # loaded when the command runs: help and errors stay fast
 
     project = nearest_project(Path.cwd(), _PROFILE.get())
     if project is None and _PROFILE.get() is not None:

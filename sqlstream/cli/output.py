@@ -1,4 +1,4 @@
-"""How rows are written: as a table, JSON, CSV, or a line for each column. Each batch is flushed as it comes."""
+"""Writers of rows: as a table, JSON, CSV, or a line for each column. Each batch is flushed as it arrives."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ _WIDEST = 60
 class Writer(Protocol):
     """Takes the rows of one result, batch by batch; ``close`` ends it."""
 
-    def write(self, rows: Sequence[Row]) -> None: ...
+    def write(self, rows: Sequence[Row]) -> None:
+        """Write rows of the result."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Write what follows the last row."""
+        ...
 
 
 def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
@@ -48,7 +52,7 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
 
 
 class PagedWriter:
-    """A writer for people, who need not see all rows; the number of all ends the result."""
+    """A writer for people, who need not see all rows; the number of all rows ends the result."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = list(names)
@@ -57,6 +61,7 @@ class PagedWriter:
         self._skipped = 0
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows of the result."""
         raise NotImplementedError
 
     def skip(self, count: int) -> None:
@@ -67,10 +72,11 @@ class PagedWriter:
             self._out.flush()
 
     def leave_out(self, count: int) -> None:
-        """Count rows that are not shown and need no word."""
+        """Count rows that are not shown, without a note about them."""
         self._skipped += count
 
     def close(self) -> None:
+        """Write the number of rows."""
         count = self._count + self._skipped
         shown = f", {self._count:,} shown" if self._skipped else ""
         self._out.write(f"({count:,} row{'' if count == 1 else 's'}{shown})\n")
@@ -86,6 +92,7 @@ class TableWriter(PagedWriter):
         self._right: list[bool] = []
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows, below the head if they are the first."""
         if not rows:
             return
         cells = [[_one_line(text_of(value)) for value in row] for row in rows]
@@ -97,6 +104,7 @@ class TableWriter(PagedWriter):
         self._out.flush()
 
     def close(self) -> None:
+        """Write the number of rows, below the head if there were none."""
         if self._widths is None:
             self._begin([], [])
         super().close()
@@ -115,13 +123,14 @@ class TableWriter(PagedWriter):
 
 
 class VerticalWriter(PagedWriter):
-    """Each row as a line for each column, behind a line with its number: for rows that are wider than the terminal."""
+    """Each row as a line for each column, below a line with its number: for rows that are wider than the terminal."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._width = max(map(cell_len, names), default=0)
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows, a line for each column."""
         for row in rows:
             self._count += 1
             self._out.write(f"-[ {self._count + self._skipped} ]".ljust(self._width + 4, "-") + "\n")
@@ -139,11 +148,13 @@ class MarkdownWriter:
         self._line(["---"] * len(names))
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows as lines of the table."""
         for row in rows:
             self._line([_one_line(text_of(value)).replace("|", "\\|") for value in row])
         self._out.flush()
 
     def close(self) -> None:
+        """Flush the output; nothing follows the last row."""
         self._out.flush()
 
     def _line(self, cells: Iterable[str]) -> None:
@@ -158,11 +169,13 @@ class JsonLinesWriter:
         self._out = out
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write an object for each row."""
         for row in rows:
             self._out.write(self._object(row) + "\n")
         self._out.flush()
 
     def close(self) -> None:
+        """Flush the output; nothing follows the last row."""
         self._out.flush()
 
     def _object(self, row: Row) -> str:
@@ -178,12 +191,14 @@ class JsonWriter(JsonLinesWriter):
         self._before = "[\n"
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows as elements of the list."""
         for row in rows:
             self._out.write(f"{self._before}{self._object(row)}")
             self._before = ",\n"
         self._out.flush()
 
     def close(self) -> None:
+        """End the list."""
         self._out.write("[]\n" if self._before.startswith("[") else "\n]\n")
         super().close()
 
@@ -197,10 +212,12 @@ class CsvWriter:
         self._csv.writerow(names)
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Write rows; NULL is the empty field."""
         self._csv.writerows([None if value is None else text_of(value) for value in row] for row in rows)
         self._out.flush()
 
     def close(self) -> None:
+        """Flush the output; nothing follows the last row."""
         self._out.flush()
 
 
@@ -210,7 +227,7 @@ def plain_text(rows: Iterable[Row]) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, repeated ones with ``_2``, ``_3``, … behind them."""
+    """The names, with ``_2``, ``_3``, … appended to repeated ones."""
     unique: list[str] = []
     for name in names:
         candidate, n = name, 1
@@ -260,7 +277,7 @@ def json_value(value: object) -> object:
 
 
 def _timestamp(value: datetime, separator: str) -> str:
-    """Without fraction where there is none; without zone in tables, with it in JSON where the value has one."""
+    """The text of a time: no fraction of zero; no zone in tables, in JSON the zone that the value has."""
     text = value.replace(tzinfo=None).isoformat(separator)
     text = text.rstrip("0") if "." in text else text
     if separator == " " or value.tzinfo is None:

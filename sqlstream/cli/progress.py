@@ -1,4 +1,4 @@
-"""What is said of a job in lines that stay: rows, rates, its watermark, and what it has written."""
+"""Texts about the progress of jobs: lines that stay, and the status of a running job on a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
 
 
 def exceptions_of(progress: Progress) -> list[str]:
-    """What only some jobs have: late and bad rows, lookups, restarts and the like."""
+    """The parts that only some jobs have: late and bad rows, lookups, restarts and the like."""
     return [
         *_late(progress),
         *_bad(progress),
@@ -65,13 +65,13 @@ def _bad(progress: Progress) -> list[str]:
 
 
 def _missing(progress: Progress) -> list[str]:
-    """The files that were gone, where tables skip such."""
+    """The missing files, of tables that skip them."""
     count = sum(progress.missing_files.values())
     return [f"{count:,} missing file{'' if count == 1 else 's'}"] if count else []
 
 
 def _lookups(progress: Progress) -> list[str]:
-    """The requests of each lookup and what came of them, by number where a query has several."""
+    """The requests of each lookup and their outcome, by number where a query has several."""
     several = len(progress.lookups) > 1
     return [
         f"lookup{f' {number}' if several else ''} ({_lookup(totals)})" for number, totals in progress.lookups.items()
@@ -97,7 +97,7 @@ def _restarts(progress: Progress) -> list[str]:
 
 
 def line_of(job: Job | BatchRun, seconds: float) -> str:
-    """The line about a job that runs; before its first micro-batch there is nothing to count yet."""
+    """The line about a running job; before its first micro-batch there are no counts."""
     progress = job.progress()
     if isinstance(job, BatchRun):
         return f"{job.name}: runs as a batch, {seconds:.0f} s"
@@ -114,8 +114,7 @@ def total(job: Job | BatchRun, seconds: float) -> str:
 
 
 def written(job: Job) -> str:
-    """What an INSERT has done that has ended: the rows, by table where it has several, and what it leaves to the next
-    run."""
+    """What an ended INSERT has written, by table where it has several, and what it leaves to the next run."""
     progress = job.progress()
     match job.plan:
         case Insert(table=table):
@@ -140,17 +139,25 @@ _BESIDE = len(_INDENT) + 1
 
 
 class Followed(Protocol):
-    """A job, or a batch that runs."""
+    """A job or a batch query whose progress is shown."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the job."""
+        ...
 
     @property
-    def is_bounded(self) -> bool: ...
+    def is_bounded(self) -> bool:
+        """True where the job ends by itself."""
+        ...
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> Progress:
+        """The totals up to the last micro-batch."""
+        ...
 
-    def share(self) -> Share | None: ...
+    def share(self) -> Share | None:
+        """The finished share of the work; None where it is unknown."""
+        ...
 
 
 @dataclass
@@ -177,7 +184,7 @@ class Rates:
 
 
 class JobStatus:
-    """The status of one job, to be asked for again and again."""
+    """The status of one running job, as text that changes."""
 
     def __init__(self, job: Followed, began: float | None = None) -> None:
         self._job = job
@@ -187,7 +194,7 @@ class JobStatus:
         self._asked = 0.0
 
     def text(self, columns: int | None = None) -> str:
-        """In lines of so many columns, by default those of the terminal beside a spinner."""
+        """The status in lines of ``columns`` columns, by default those of the terminal next to a spinner."""
         width = shutil.get_terminal_size().columns - _BESIDE if columns is None else columns
         return "\n".join(packed(self._parts(), width))
 
@@ -203,7 +210,7 @@ class JobStatus:
         return [*job_parts(job.name, progress, rates, time.time()), *exceptions_of(progress), *bar, seconds]
 
     def _share_at(self, now: float) -> Share | None:
-        """Spark is asked twice a second; what it cannot say, the job may have ended, is no reason to fail."""
+        """The finished share, asked of Spark at most twice a second; None where Spark does not answer."""
         if self._job.is_bounded and now - self._asked >= _SHARE_SECONDS:
             self._asked, self._share = now, None
             with suppress(Exception):
@@ -212,7 +219,7 @@ class JobStatus:
 
 
 def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: float) -> list[str]:
-    """What is worth saying of every stream; ``now`` in seconds since 1970."""
+    """The parts that every stream has; ``now`` in seconds since 1970."""
     parts = [
         f"{name}: {progress.rows_in:,} rows in ({rates[0]:,.0f}/s)",
         f"{progress.rows_out:,} out ({rates[1]:,.0f}/s)",
@@ -230,7 +237,7 @@ def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: fl
 
 
 def lag_text(watermark_ms: int, now: float) -> str:
-    """How far a watermark is from a time in seconds since 1970."""
+    """The difference between a watermark and a time in seconds since 1970."""
     seconds = now - watermark_ms / 1000
     return f"{span_text(abs(seconds))} {'behind' if seconds >= 0 else 'ahead'}"
 

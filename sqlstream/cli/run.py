@@ -1,4 +1,4 @@
-"""``sqlstream run``."""
+"""Commands that run statements: ``run``, ``serve`` and ``shell``."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def run_command(
     progress: bool | None,
 ) -> int:
     """Run scripts: files first, then -e; "-" is standard input."""
-    from sqlstream.cli.execution import Execution
-    from sqlstream.cli.scripts import open_session
+    from sqlstream.cli.execution import Execution  # loaded when the command runs: help and errors stay fast
 
     scripts = read_scripts(files, statements, parameters)
     shown = sys.stderr.isatty() if progress is None else progress
@@ -101,8 +100,7 @@ def serve_command(
     page: bool,
 ) -> int:
     """Keep the materialized views of scripts, for psql and BI tools to read."""
-    from sqlstream.cli.check import check_scripts
-    from sqlstream.cli.scripts import open_session
+    from sqlstream.cli.check import check_scripts  # loaded when the command runs: help and errors stay fast
 
     scripts = read_scripts(files, statements, parameters)
     with _stopped() as stopped, open_session(master, settings) as session:
@@ -121,7 +119,7 @@ class _Stop(Event):
 
 @contextmanager
 def _stopped() -> Iterator[_Stop]:
-    """Set by Ctrl-C and SIGTERM, which end no micro-batch midway."""
+    """An event that Ctrl-C and SIGTERM set, so that micro-batches are completed."""
     stopped = _Stop()
 
     def stop(number: int, frame: object) -> None:
@@ -139,7 +137,7 @@ def _stopped() -> Iterator[_Stop]:
 
 
 def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _Stop) -> None:
-    from sqlstream.secrets import shown_value
+    from sqlstream.secrets import shown_value  # loaded when the command runs: help and errors stay fast
     from sqlstream.spark.startup import SparkStart
     from sqlstream.views.server import tell_address
     from sqlstream.views.serving import Page, PlanPages, Serving, Shown
@@ -209,7 +207,7 @@ def shell_command(
     parameters: tuple[str, ...],
 ) -> int:
     """Type SQL and see results as they come."""
-    from sqlstream.shell import run_shell
+    from sqlstream.shell import run_shell  # loaded when the command runs: help and errors stay fast
 
     with importable(Path.cwd()):
         texts = [require_text(text, "-c") for text in commands]

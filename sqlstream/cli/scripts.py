@@ -1,4 +1,4 @@
-"""Where commands get their SQL from: files, ``-e``, standard input; and ``${name}`` in it."""
+"""The scripts and the session of a command: files, ``-e`` and standard input, parameters, settings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _read(name: str) -> Script:
 
 
 class InScriptError(Exception):
-    """An error of one of several scripts, told with its name."""
+    """An error of one of several scripts, with the name of the script."""
 
     def __init__(self, script: Script, error: SqlStreamError) -> None:
         super().__init__(script.name, error)
@@ -91,7 +91,7 @@ class InScriptError(Exception):
 
 @contextmanager
 def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
-    """Errors inside name their script, where there are several."""
+    """Add the name of the script to errors raised inside, if there are several scripts."""
     try:
         yield
     except SqlStreamError as error:
@@ -103,10 +103,10 @@ def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
 def substitute(
     scripts: Sequence[Script], parameters: Mapping[str, str], variables: Mapping[str, str] | None = None
 ) -> list[Script]:
-    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses.
+    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that is not used.
 
-    One in an option that is no parameter, but a variable of the project or of the environment, stays: definitions keep
-    it, and their jobs look it up.
+    A ``${name}`` in an option that is a variable of the project or of the environment, but no parameter, stays:
+    definitions store it, and their jobs look it up.
     """
     known = variables or {}
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
@@ -127,7 +127,7 @@ def substitute(
 def with_parameters(text: str, parameters: Mapping[str, str], variables: Mapping[str, str] | None = None) -> str:
     """The text with the parameters put in, ``${name}`` as they are written and ``:name`` as literals; what has no value
     stays."""
-    from sqlstream.arguments import literal_of_text
+    from sqlstream.arguments import literal_of_text  # loaded when the command runs: help and errors stay fast
 
     literals = {name: literal_of_text(value) for name, value in parameters.items()}
     return _filled(_put_in(text, parameters, variables or {}), literals)
@@ -143,14 +143,14 @@ def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, st
 
 
 def _filled(text: str, literals: Mapping[str, str]) -> str:
-    from sqlstream.arguments import with_values
+    from sqlstream.arguments import with_values  # loaded when the command runs: help and errors stay fast
 
     return with_values(text, literals) if _named(text) & literals.keys() else text
 
 
 def _named(text: str) -> set[str]:
-    """The names of ``:name``; none in a text that cannot be cut into words."""
-    from sqlstream.arguments import named_parameters
+    """The names of ``:name``; none in a text that has no tokens."""
+    from sqlstream.arguments import named_parameters  # loaded when the command runs: help and errors stay fast
 
     try:
         return {name for name, _ in named_parameters(text)}
@@ -178,7 +178,7 @@ def _unknown(script: Script, match: re.Match[str]) -> Diagnostic:
 
 
 def _how_to_give(name: str, key: str | None) -> str:
-    """Passwords do not belong on a command line, which all users of a machine can read."""
+    """The hint how to give the parameter. Passwords do not belong on a command line, which all users can read."""
     if key is None or not may_be_secret(key):
         return f"Give it one: --param {name}=VALUE."
     return (
@@ -211,7 +211,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_files_of_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets the settings of the files as those of ``--set``, which count more."""
+    """Read the settings of files, which those of ``--set`` override."""
 
     @functools.wraps(command)
     def wrapped(settings: tuple[str, ...], settings_files: tuple[str, ...], **arguments: Any) -> Any:
@@ -247,7 +247,7 @@ def open_session(master: str | None, settings: Sequence[str]) -> Session:
     environment variables."""
     if not require_text("local" if master is None else master, "--master").strip():
         raise click.UsageError("--master is empty")
-    from sqlstream.connectors.secrets import resolved
+    from sqlstream.connectors.secrets import resolved  # loaded when the command runs: help and errors stay fast
     from sqlstream.project import enter
     from sqlstream.session import connect
 

@@ -1,4 +1,4 @@
-"""Exit codes of the command line; click itself exits with 2 where a command is wrong."""
+"""What commands do to the terminal and the process: exit codes, standard streams, the status line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 
 def exit_code(error: BaseException) -> int:
-    """3 where a job failed, 1 where the SQL or its options are wrong, 70 for anything that nobody expected."""
+    """The exit code of an error: 3 for a failed job, 1 for wrong SQL or options, 70 for an unexpected error."""
     match getattr(error, "error", error):  # of one of several scripts
         case ExecutionError():
             return JOB_FAILED
@@ -53,16 +53,17 @@ _BROKEN = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.E
 
 
 class ClosedOutput(io.TextIOBase):
-    """Standard output of a process that has none: results may not vanish without a word."""
+    """Standard output of a process without one: writing results raises an error instead of losing them."""
 
     def write(self, text: str) -> int:
+        """Raise OSError, as writing to a closed stream does."""
         raise OSError(errno.EBADF, "it is closed")
 
 
 def open_streams() -> None:
-    """A descriptor that nobody has opened would be that of the next file, in which messages of Java would land then.
+    """Open missing standard streams. Otherwise the next file would get their descriptors, and messages of Java.
 
-    Standard input is left missing where it is: no text is no empty one.
+    A missing standard input stays missing: it is not an empty one.
     """
     before = -1
     while before < 2:
@@ -75,18 +76,18 @@ def open_streams() -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error; nobody can be told where that cannot be written either."""
+    """Write a line to standard error, if it can be written."""
     with contextlib.suppress(OSError, ValueError):
         click.utils.echo(printable(text), err=True)
 
 
 def printable(text: str) -> str:
-    """Bytes of arguments that are no text, such as those of the names of files, as escapes."""
+    """The text with bytes that are not UTF-8, such as those of file names, as escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def failure_of_output(error: BaseException) -> str | None:
-    """What to say of an error of standard output: its disk is full, or it is closed. None for any other error."""
+    """The message about an error of standard output, which is full or closed. None for any other error."""
     if isinstance(error, OSError) and error.errno in _BROKEN and (_is_broken(sys.stdout) or _comes_of_writing(error)):
         return _message(error.strerror or str(error))
     return None
@@ -100,7 +101,7 @@ def _message(reason: str) -> str:
 
 
 def _comes_of_writing(error: OSError) -> bool:
-    """True where those failed that write results, though nothing waits to be flushed; files are written elsewhere."""
+    """True where the error was raised by code that writes results."""
     writer = traceback.extract_tb(error.__traceback__)[-1].filename
     ours = writer == click.utils.__file__ or Path(writer).resolve().is_relative_to(_PACKAGE)
     return ours and error.filename is None
@@ -115,7 +116,7 @@ def _is_broken(stream: TextIO) -> bool:
 
 
 def give_up(stream: TextIO | None) -> None:
-    """Python flushes a stream once more on its way out; that must not fail again."""
+    """Redirect a broken stream to nowhere, because Python flushes it once more at exit."""
     with contextlib.suppress(OSError, ValueError):
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -130,10 +131,10 @@ PATIENCE_SECONDS = 1.0
 
 
 class StatusLine:
-    """Shows ``text`` at the bottom of the terminal while the block runs, once a second has passed ``since`` a moment of
-    the monotonic clock: by default now.
+    """Shows ``text`` at the bottom of the terminal while the block runs, after one second. ``since`` is the start of
+    that second on the monotonic clock, by default now.
 
-    A terminal that cannot redraw a line gets it once. The block may take it away for its own output (``hidden``).
+    A terminal that cannot redraw a line shows it once. ``hidden`` removes the line for other output.
     """
 
     def __init__(self, text: Callable[[], str], since: float | None = None) -> None:
@@ -155,6 +156,7 @@ class StatusLine:
         self.close()
 
     def start(self) -> None:
+        """Show the line after a second, if standard error is a terminal."""
         if sys.stderr.isatty():
             keep_stderr()
             self._timer = Timer(max(0.0, self._since + PATIENCE_SECONDS - time.monotonic()), self._become_due)
@@ -162,6 +164,7 @@ class StatusLine:
             self._timer.start()
 
     def close(self) -> None:
+        """Remove the line for good."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -170,7 +173,7 @@ class StatusLine:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """The line is away while something else is written to the same terminal."""
+        """Remove the line while something else is written to the same terminal."""
         with self._lock:
             self._hidden = True
             self._draw()
@@ -219,7 +222,7 @@ class StatusLine:
 
 @contextmanager
 def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[StatusLine]:
-    """Says ``what`` is going on, and for how long, while the block runs; never where it is not ``shown``."""
+    """Show on the status line what is going on and for how long, while the block runs; nothing unless ``shown``."""
     begin = time.monotonic()
     status = StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since)
     if not shown:

@@ -51,6 +51,7 @@ class _Wanted:
     restarts: int
 
     def items(self) -> list[Item]:
+        # loaded when the command runs: help and errors stay fast
         from sqlstream.testing.case_format import case_files, cases_root
         from sqlstream.testing.cases import selected
         from sqlstream.testing.suite import Item, files_with_tests, items_of
@@ -100,7 +101,7 @@ def test_command(
     settings: tuple[str, ...],
 ) -> int:
     """Run tests: inputs, clock steps and expected outputs of queries."""
-    from sqlstream.testing.suite import How
+    from sqlstream.testing.suite import How  # loaded when the command runs: help and errors stay fast
 
     given = pairs(settings, "--set")
     paths = paths or (() if cases is not None else (Path(),))
@@ -122,7 +123,7 @@ def test_command(
 
 
 def _selection(words: str | None) -> Callable[[str], bool]:
-    from sqlstream.testing.suite import selection
+    from sqlstream.testing.suite import selection  # loaded when the command runs: help and errors stay fast
 
     try:
         return selection(words) if words is not None else lambda name: True
@@ -139,7 +140,7 @@ def _nothing(wanted: _Wanted, words: str | None) -> str:
 
 
 def _check_settings(given: Mapping[str, str], project: Project | None) -> None:
-    from sqlstream.testing.spark import LocalSession
+    from sqlstream.testing.spark import LocalSession  # loaded when the command runs: help and errors stay fast
 
     try:
         LocalSession(given, project).close()
@@ -157,6 +158,7 @@ class _Run:
 
     def all(self, items: Sequence[Item]) -> bool:
         """Run the tests and write the reports. True where one fails."""
+        # loaded when the command runs: help and errors stay fast
         from sqlstream.testing.report import Summary, write_junit
         from sqlstream.testing.suite import run_items
 
@@ -221,7 +223,7 @@ def watched(
 
 def _times(items: Sequence[Item], folders: Iterable[Path]) -> Times:
     """When each file that tests may rest on was last changed."""
-    from sqlstream.testing.suite import files_behind
+    from sqlstream.testing.suite import files_behind  # loaded when the command runs: help and errors stay fast
 
     below = (path for folder in folders for path in folder.rglob("*") if path.suffix in _SUFFIXES)
     named = (path for item in {item.path: item for item in items}.values() for path in files_behind(item.path))
@@ -235,7 +237,7 @@ def _times(items: Sequence[Item], folders: Iterable[Path]) -> Times:
 
 
 def _concerned(items: Sequence[Item], changed: set[Path]) -> list[Item]:
-    from sqlstream.testing.suite import files_behind
+    from sqlstream.testing.suite import files_behind  # loaded when the command runs: help and errors stay fast
 
     behind = {item.path: {path.resolve() for path in files_behind(item.path)} for item in items}
     named = {path for paths in behind.values() for path in paths}

@@ -1,7 +1,7 @@
-"""Formats of messages that tell changes of a table: ``debezium-json``, ``canal-json``, ``maxwell-json``, ``ogg-json``.
+"""Formats of change messages: ``debezium-json``, ``canal-json``, ``maxwell-json`` and ``ogg-json``.
 
-Meaning of the messages and names of options and metadata as in Flink's formats of these names. A format is data: which
-field of the envelope says what happened, and where the rows stand. ``change_messages`` reads and writes by it.
+Messages, options and metadata are those of Flink's formats of these names. A format is data: which field of the
+envelope has the operation, and which ones have the rows. ``change_messages`` reads and writes by it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
 from sqlstream.types import DataType, parse_type
 
 VALUE = "value."
-"""Flink writes keys of a format's metadata behind this in tables of Kafka; here it may be left out."""
+"""The prefix of a format's metadata keys in Flink's tables of Kafka; optional here."""
 
 
 class Operation(Enum):
@@ -31,8 +31,11 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Metadata:
-    """A METADATA column: the path of a field in the envelope, the type in which it is read, and Spark SQL that makes
-    the value of it (``{}``)."""
+    """A METADATA column of a format.
+
+    * ``path``: the field of the envelope; ``read``: the type that it is read with.
+    * ``type``: the natural type of the column; ``sql``: Spark SQL that computes the value from the field (``{}``).
+    """
 
     path: str
     read: str
@@ -42,10 +45,14 @@ class Metadata:
 
 @dataclass(frozen=True)
 class ChangeFormat:
-    """``operation`` is the field that says what happened, ``operations`` its words; ``ddl`` a field that is true of
-    statements that change no rows. ``after`` and ``before`` hold rows. ``old``: ``before`` holds only what an update
-    has changed, and deleted rows stand in ``after``. ``lists``: both hold lists of rows. ``include``: options with
-    regular expressions and the fields that must match. ``written``: the words for rows that come and go.
+    """The envelope of change messages.
+
+    * ``operation``: the field with the operation; ``operations``: its words; ``written``: the words that we write for
+      inserted and for retracted rows.
+    * ``after``, ``before``: the fields with rows. ``old``: ``before`` has only the fields that an update has changed,
+      and deleted rows are in ``after``. ``lists``: both are lists of rows.
+    * ``ddl``: a field that is true for statements that change no rows.
+    * ``include``: options with regular expressions, each with the field that must match.
     """
 
     name: str
@@ -62,7 +69,7 @@ class ChangeFormat:
     options: tuple[Option, ...] = ()
 
     def key(self, name: str) -> str:
-        """The option of the format that is called so."""
+        """The key of the format's option called ``name``."""
         return f"{self.name}.{name}"
 
 
@@ -165,22 +172,22 @@ CHANGE_OPTIONS = tuple(option for described in CHANGE_FORMATS.values() for optio
 
 
 def change_format(table: Table) -> ChangeFormat | None:
-    """The format of a table whose messages tell changes; None for others."""
+    """The format of a table of change messages; None for other tables."""
     return CHANGE_FORMATS.get((table.option("format") or "").strip().lower())
 
 
 def has_kinds(table: Table) -> bool:
-    """True where each row that is read comes with its kind."""
+    """Whether the format gives each row its kind."""
     return change_format(table) is not None
 
 
 def takes_changes(table: Table) -> frozenset[RowKind]:
-    """The row kinds that a sink takes which writes the kind of each row, if its format has kinds."""
+    """All row kinds if the format has kinds, else inserts only."""
     return frozenset(RowKind) if has_kinds(table) else APPEND_ONLY
 
 
 def metadata_of(table: Table) -> dict[str, DataType]:
-    """The keys of METADATA columns that the messages of a table have, with their natural types."""
+    """The keys of METADATA columns of the format, with their natural types."""
     form = change_format(table)
     if form is None:
         return {}
@@ -188,7 +195,7 @@ def metadata_of(table: Table) -> dict[str, DataType]:
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
-    """The position of a METADATA column in the envelope; None for metadata of the connector, and for none."""
+    """How to read a METADATA column of the format; None for other columns."""
     form = change_format(table)
     if form is None or column.metadata_key is None:
         return None
@@ -196,7 +203,7 @@ def of_message(table: Table, column: Column) -> Metadata | None:
 
 
 def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Mistakes in a table of changes: it cannot be append-only, or without updates."""
+    """SS504 for a table of change messages whose ``changelog-mode`` lacks updates."""
     form = change_format(table)
     if form is None:
         return

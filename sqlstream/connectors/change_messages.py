@@ -1,8 +1,9 @@
-"""Messages of change formats to rows with their kinds, and back, by functions of Spark.
+"""Change messages to rows with kinds, and back, by functions of Spark.
 
-As Flink's ``DebeziumJsonDeserializationSchema`` and its like: a message is one change of a row, or of several in
-``canal-json``; an update is -U and +U. A message without text is a tombstone and skipped. One that cannot be read is
-bad as a whole, so that no half of an update is applied. Numbers may be spelled as texts, which ``canal-json`` does.
+As in Flink's ``DebeziumJsonDeserializationSchema`` and the like, a message is a change of one row, or of several rows
+in ``canal-json``, and an update is -U and +U. A message without text is a tombstone, which is skipped. A message that
+cannot be read is bad as a whole, so that no half of an update is applied. Numbers may be spelled as texts, as
+``canal-json`` does.
 """
 
 from __future__ import annotations
@@ -114,11 +115,11 @@ class _Reader:
         fields = {form.after: rows, form.before: rows, form.operation: "STRING"}
         fields |= dict.fromkeys(form.include.values(), "STRING") | ({form.ddl: "BOOLEAN"} if form.ddl else {})
         wanted = (of_message(self.table, column) for column in self.table.columns)
-        beside = {m.path: m.read for m in wanted if m is not None}
-        schema = beside.pop("schema", None) if form.name == "debezium-json" else None
-        ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in (fields | beside).items())
+        metadata = {m.path: m.read for m in wanted if m is not None}
+        schema = metadata.pop("schema", None) if form.name == "debezium-json" else None
+        ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in (fields | metadata).items())
         if self._nested:
-            inner = ", ".join(f"{quoted(name)}: {kind}" for name, kind in (fields | beside).items())
+            inner = ", ".join(f"{quoted(name)}: {kind}" for name, kind in (fields | metadata).items())
             ddl = f"payload STRUCT<{inner}>"
         ddl += ", schema STRING" if schema else ""
         options = reading(self.values) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -373,20 +374,20 @@ def _lacking(name: str) -> str:
 
 
 def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows``, with its kind in ROW_KIND where they have one, as one message.
+    """Each row of ``rows`` as one message. The rows may have kinds in ROW_KIND.
 
-    As in Flink, +U is written as +I and -U as -D: who reads a row alone cannot tell what belongs together.
+    As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """
     from pyspark.sql import functions as F
 
     form: ChangeFormat = CHANGE_FORMATS[values["format"]]
     row = F.struct(*json_columns(rows.drop(ROW_KIND), values))
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
-    gone = kind.isin(RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+    retracted = kind.isin(RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
     came, went = form.written
-    operation = F.when(gone, F.lit(went)).otherwise(F.lit(came)).alias(form.operation)
+    operation = F.when(retracted, F.lit(went)).otherwise(F.lit(came)).alias(form.operation)
     if form.old:
         fields = [(F.array(row) if form.lists else row).alias(form.after), operation]
     else:
-        fields = [F.when(gone, row).alias(form.before), F.when(~gone, row).alias(form.after), operation]
+        fields = [F.when(retracted, row).alias(form.before), F.when(~retracted, row).alias(form.after), operation]
     return F.to_json(F.struct(*fields), writing(values))

@@ -1,4 +1,4 @@
-"""Tables of databases: their names, and the columns there that the declared ones stand for."""
+"""Tables of databases: their names, and which stored columns the declared columns mean."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ CONNECTIONS = integer(1, 1000)
 
 @dataclass(frozen=True)
 class StoredType:
-    """A type as a database spells it, taken apart: ``numeric(10,2)[]`` is ``numeric[]`` with the scale 2."""
+    """A type of a database without its sizes: ``numeric(10,2)[]`` is ``numeric[]`` with the scale 2."""
 
     name: str
     scale: int | None = None
 
 
 def stored_type(text: str) -> StoredType:
+    """The type that a database spells as ``text``."""
     sizes = re.search(r"\((\d+)(?:,\s*(-?\d+))?\)", text)
     name = re.sub(r"\([^)]*\)", "", text).lower()
     return StoredType(name, int(sizes[2] or 0) if sizes is not None else None)
 
 
 Allowed = Mapping[str, Set[str]]
-"""The types there by declared type; a type that is not listed may be anything."""
+"""For each declared type the stored types that it may have; types that are not listed may have any."""
 
 
 def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowed: Allowed) -> dict[str, StoredColumn]:
-    """The stored columns of the named ones; ``there`` are all columns of the stored table with their types.
+    """The stored columns that the named columns mean. ``there``: all columns of the stored table, with their types.
 
-    Names are equal, or else equal but for case. ConnectorError SS564 with every column that is missing or of a type
-    that its declared one cannot hold.
+    Names are equal, or differ in case only. ConnectorError SS564 for every column that is missing, or of a type that
+    the declared type cannot hold.
     """
     columns = {c.name: c for c in table.physical_columns}
     stored_columns: dict[str, StoredColumn] = {}
@@ -94,7 +95,7 @@ def _fits(declared: DataType, stored: StoredType, allowed: Allowed) -> bool:
 
 
 def _scales_fit(declared: DataType, stored: int, allowed: Allowed) -> bool:
-    """Digits after the point would be rounded away where there are fewer on the side that takes the value."""
+    """Whether no digits are lost: the side that receives values has the same scale or a larger one."""
     scale = declared.args[1]
     assert isinstance(scale, int)
     return stored <= scale if allowed is not WRITABLE else scale <= stored
@@ -106,13 +107,14 @@ def _wrong_type(table: Table, column: Column, stored: str) -> Diagnostic:
 
 
 def no_table(table: Table, named: tuple[str, ...], others: Iterable[str], hint: str = "") -> ConnectorError:
+    """SS563 for a table that the database lacks. ``others``: the tables that it has."""
     message = f'table "{".".join(named)}" of table "{table.name}" does not exist in the database'
     names = sorted(others)[:_MOST_TABLES]
     return ConnectorError(NO_TABLE, message, hint=hint or hint_of(named[-1], names, "Tables there"))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:
-    """Whether a database compares like Spark."""
+    """Whether databases compare the column as Spark does, so that they can check the comparison."""
     declared = next((c.type for c in table.physical_columns if c.name == comparison.column), None)
     return declared is not None and comparable(declared, comparison)
 

@@ -1,6 +1,4 @@
-"""``datagen``: made-up rows. Each value is an expression over the row's number, so a batch that is run again after
-a failure holds the same rows.
-"""
+"""``datagen``: made-up rows. Values are computed from the number of the row, so a repeated micro-batch is the same."""
 
 from __future__ import annotations
 
@@ -45,14 +43,14 @@ NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, path: str) -> dict[str, Any]:
-    """The options of one column, or of what is in one: the last words of ``fields.<path>.…`` with their values."""
+    """The options ``fields.<path>.…`` of a column or nested field: their last words with their values."""
     prefix = f"fields.{path}."
     given = ((key.removeprefix(prefix), v) for key, v in DataGen().values(table).items() if key.startswith(prefix))
     return {word: value for word, value in given if "." not in word}
 
 
 def _with_inner(columns: Iterable[Column]) -> Iterable[Column]:
-    """The columns, and what is in them, each as a column with its path for a name."""
+    """The columns and their nested fields, each as a column whose name is its path."""
     for column in columns:
         yield column
         yield from _with_inner(Column(path, kind) for path, kind in nested_fields(column.name, column.type))
@@ -141,7 +139,7 @@ def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str,
 
 
 def _finished_numbers(environment: Environment, table: Table) -> DataFrame:
-    """All rows at once; the first one was due when the query began."""
+    """The numbers of all rows. The first row is due when the query begins."""
     rate = DataGen().values(table)["rows-per-second"]
     numbers = environment.spark.range(DataGen().row_count(table) or 0)
     due = f"unix_micros(current_timestamp()) + id DIV {rate} * 1000000 + id % {rate} * 1000000 DIV {rate}"
@@ -219,7 +217,7 @@ class DataGen(Source):
         return self.row_count(table) is not None
 
     def row_count(self, table: Table) -> int | None:
-        """How many rows there are in all: ``number-of-rows``, or fewer where a sequence ends earlier; None: no end."""
+        """``number-of-rows``, or the length of the shortest sequence if that is less; None: no end."""
         fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
         lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
         stated = self.values(table)["number-of-rows"]

@@ -1,6 +1,6 @@
-"""Row numbers as a Spark data source, paced by the clock: the stream under ``datagen``.
+"""Row numbers as a Spark data source, paced by the clock: the source of ``datagen``.
 
-Spark's own ``rate`` source never ends; this one stops at ``rows`` and goes on after a restart where it stopped.
+Unlike Spark's ``rate``, it ends after ``rows`` rows, and continues after a restart where it stopped.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _CHUNK = 100_000  # rows of an Arrow batch
 
 
 class RowNumbers(DataSource):
-    """Options ``rate`` (rows a second), ``rows`` (how many in all, absent: no end), ``partitions``, ``due`` (present:
-    with the column DUE)."""
+    """The data source, with the options ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end),
+    ``partitions`` and ``due`` (present: with the column DUE)."""
 
     @classmethod
     def name(cls) -> str:

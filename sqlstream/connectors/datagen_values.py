@@ -1,6 +1,6 @@
-"""Spark SQL expressions that make values of a type from the row number ``id``, and from when the row is DUE.
+"""Spark SQL expressions for made-up values: functions of the row number ``id``, and of the time at which a row is DUE.
 
-Randomness is a hash of the row number, so that a row that is made again, after a failure, is the same row.
+Random values are hashes of the row number, so a row that is made again after a failure is the same.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ DUE = "due"
 Hash = Callable[[int], str]
 
 Given = Callable[[str], Mapping[str, Any]]
-"""The options of a column, or of what is in it, by its path: ``buyer``, ``buyer.name``, ``tags.element``."""
+"""The options of a column or nested field, by its path: ``buyer``, ``buyer.name``, ``tags.element``."""
 
 
 def is_integer(type_: DataType) -> bool:
+    """Whether the type holds whole numbers only."""
     return type_.name in _INTEGERS
 
 
@@ -46,7 +47,7 @@ def limits(type_: DataType) -> tuple[Decimal, Decimal]:
 
 
 def expression(type_: DataType, path: str, given_of: Given, seed: int, salt: str) -> str:
-    """The value of a column, or of what is in one; ``salt``, arguments of a hash, tells these apart."""
+    """The value of a column or nested field. ``salt``: arguments of the hash that differ for each of them."""
     given = given_of(path)
     if given.get("kind") == "sequence":
         return f"CAST(id + ({given['start']}L) AS {type_.ddl()})"

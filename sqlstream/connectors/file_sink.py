@@ -19,7 +19,7 @@ from sqlstream.connectors.file_checks import is_hidden
 from sqlstream.connectors.file_tables import credentials, local_path, partition_columns, shown_path, unusable
 from sqlstream.connectors.formats import json_columns, quoted, writing
 from sqlstream.connectors.keyed_rows import ROWS, holds_rows_now, is_foreign, replace_file
-from sqlstream.connectors.unheld import refusing
+from sqlstream.connectors.unrepresentable import refusing
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value

@@ -1,7 +1,7 @@
-"""Formats of rows in files and messages: Flink's ``csv.*`` and ``json.*`` options and what they are called in Spark.
+"""Formats of rows in files and messages: Flink's ``csv.*`` and ``json.*`` options as options of Spark.
 
-Records that cannot be read fail the job, or come out marked as bad rows where the table tolerates
-these (``on-error``, ``ignore-parse-errors``); they never become rows with NULLs.
+A record that cannot be read fails the job, or is marked as a bad row if the table tolerates bad rows (``on-error``,
+``ignore-parse-errors``). It never becomes a row of NULLs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CSV_OPTIONS = (
 
 
 def json_options(format: str) -> tuple[Option, ...]:  # noqa: A002
-    """The options that all formats of JSON have, with the name of one of them in front."""
+    """The options of a format of JSON, with the name of the format in front."""
     return (
         Option(
             f"{format}.ignore-parse-errors",
@@ -101,13 +101,13 @@ JSON_OPTIONS = (
 )
 
 CORRUPT = "__corrupt"
-"""The column in which Spark gives the text of a record that it cannot read."""
+"""The column for the text of a record that Spark cannot read."""
 
 _TIMESTAMPS = {"SQL": "yyyy-MM-dd HH:mm:ss", "ISO-8601": "yyyy-MM-dd'T'HH:mm:ss"}
 
 
 def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's CSV options that hold for reading and for writing."""
+    """Spark's CSV options for reading and writing."""
     quote = "" if values["csv.disable-quote-character"] else values["csv.quote-character"]
     # A quote that escapes itself is a doubled one (RFC 4180).
     escape = values["csv.escape-character"] or quote
@@ -120,7 +120,7 @@ def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 _NO_FIELD = "\0no field\0"
-"""What Spark takes an empty field for that is NULL. A quoted one is an empty text, which its own default would lose."""
+"""Spark's spelling of NULL, a text that no field has: an unquoted empty field is NULL, a quoted one an empty text."""
 
 
 def _lines(values: Mapping[str, Any]) -> dict[str, str]:
@@ -286,7 +286,7 @@ def decode(
     where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
     texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
     if not tolerant and not is_json:
-        if not columns:  # nothing is parsed for what is known beside the text
+        if not columns:  # metadata alone needs no parsing
             return texts.select(*fields)
         row = parse(F.col(_TEXT), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
         return _once(texts, row).select(*fields)
@@ -341,7 +341,7 @@ def _with_comma(ddl: str) -> str:
 
 
 def records_columns(table: Table) -> list[Column]:
-    """The physical columns that records hold, and not the names of directories."""
+    """The physical columns in records, without those in the names of directories."""
     partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
     return [c for c in table.physical_columns if c.name not in partitions]
 
@@ -409,7 +409,7 @@ def bad_column(
 
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
-    """The columns whose text is there and whose value is not; else the record has another form."""
+    """What is wrong with a record: the columns whose text could not be read, else the form of the record."""
     from pyspark.sql import functions as F
 
     csv = values["format"] == "csv"

@@ -32,10 +32,10 @@ _ONLY_TYPED = frozenset({"INTERVAL", "TIME"})
 def read_again(
     columns: Sequence[Column], text: SparkColumn, typed: SparkColumn, corrupt: str, pattern: str | None, nulls: bool
 ) -> SparkColumn:
-    """The struct ``typed`` that Spark has read of the record ``text``, or one of its type that is read as Flink does,
-    where Spark could not: its field ``corrupt`` is then the text where a value is wrong or the record is no object.
+    """The struct ``typed``, or where Spark could not read the record ``text``, a struct of its type read as Flink does.
 
-    With ``nulls`` a wrong value is NULL and no error.
+    Its field ``corrupt`` is the text if a value is wrong or the record is no object. ``nulls``: a wrong value is NULL
+    and no error.
     """
     from pyspark.sql import functions as F
 
@@ -146,7 +146,7 @@ def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkCo
 
 
 def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
-    """The names of the fields that an object lacks, behind each other; an empty text where it has all, or is none."""
+    """The names of all fields that an object lacks, in one text; an empty text if it lacks none or is no object."""
     from pyspark.sql import functions as F
 
     fields = F.from_json(text, "MAP<STRING, VARIANT>")

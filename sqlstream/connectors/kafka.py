@@ -1,4 +1,4 @@
-"""``kafka``: topics through Spark's own connector, whose jar comes apart from PySpark."""
+"""``kafka``: topics, through Spark's own connector, whose jar is not a part of PySpark."""
 
 from __future__ import annotations
 
@@ -61,34 +61,35 @@ _HEADERS = "headers"
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
 )
-"""A key may come several times among the headers: the last one counts, as in Flink."""
+"""The last value of each header: a key may be repeated, and Flink uses the last one."""
 _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
 _PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
 _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
 def is_bounded(table: Table) -> bool:
+    """Whether the source ends at the offsets of the start."""
     return table.option("scan.bounded.mode") is not None
 
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """The columns among those named that Kafka tells of a message, by name."""
+    """The expressions of those named columns that are metadata of Kafka, by name."""
     from pyspark.sql import functions as F
 
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
-    return {name: F.expr(_told(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
+    return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
 
 
-def _told(key: str, type_: str) -> str:
-    """The metadata as Spark's SQL; the type of a time has a number, and as a text Flink's name."""
+def _metadata_sql(key: str, type_: str) -> str:
+    """Spark SQL for a METADATA column. ``timestamp-type`` is a number, or as a STRING Flink's name."""
     if key == _HEADERS:
         return _LAST_HEADERS
     return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
 
 
 def header_options(table: Table) -> dict[str, str]:
-    """Spark reads headers only where it is told to."""
+    """The option by which Spark reads headers, if the table has a column of them."""
     return {"includeHeaders": "true"} if any(c.metadata_key == _HEADERS for c in table.columns) else {}
 
 
@@ -100,12 +101,12 @@ def place_of_message() -> Column:
 
 
 def source_options(table: Table) -> dict[str, str]:
-    """Spark's Kafka options for Flink's, with their secrets."""
+    """Spark's options to read the topics of a table, with resolved secrets."""
     return start_options(Kafka().resolved_values(table)) | header_options(table)
 
 
 def start_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options for those of a table: which topics to read, and from where."""
+    """Spark's options for the values of a table: which topics to read, and from where."""
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -130,7 +131,7 @@ def _target(table: Table) -> dict[str, str]:
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write to a topic, for those of a table."""
+    """Spark's options to write to the topic of a table, given as its values."""
     chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
@@ -245,7 +246,7 @@ class Kafka(Source, StreamSink):
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
+        """A micro-batch that runs again sends its rows again, as with Spark's own sink."""
         require_jar(environment.spark)
         return lambda batch, _: (
             self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
@@ -256,16 +257,16 @@ class Kafka(Source, StreamSink):
         from pyspark.sql import functions as F
 
         values = self.values(table)
-        told = has_kinds(table)
+        changes = has_kinds(table)
         apart = only_in_keys(table)
         payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-        fields = [(encode_changes if told else encode)(payload, values).alias("value")]
+        fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
         names = key_fields(table)
         if names:
             if table.option(FORMAT) is not None:
                 return with_key(rows, fields[0], table)
             keys = rows.select(*(F.col(quoted(name)) for name in names))
-            fields.append((encode_object if told else encode)(keys, values).alias("key"))
+            fields.append((encode_object if changes else encode)(keys, values).alias("key"))
         return rows.select(*fields)
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

@@ -1,7 +1,7 @@
-"""``memory``: rows kept until the session closes, as Parquet files in its scratch folder, one folder per job.
+"""``memory``: tables of a session, stored as Parquet files in its scratch folder, one folder per job.
 
-Spark's file sink keeps one log per directory, so jobs that write to the same table need a directory each. The rows of a
-table with a PRIMARY KEY, which replace each other, are in one folder (``keyed_rows``).
+Spark's file sink has one log per directory, so jobs that write to the same table need a directory each. A table with a
+PRIMARY KEY has one folder for all jobs (``keyed_rows``).
 """
 
 from __future__ import annotations

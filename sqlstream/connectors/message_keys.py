@@ -31,7 +31,7 @@ FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix
 _FORMAT = one_of("csv", "json", "raw", planned=PLANNED_FORMATS)
 _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
 _KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
-_KEY_TEXT, _KEY_PLACE, _BESIDE, _VALUE = "__key_text", "__key_place", "__beside", "__value"
+_KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
 KEY_OPTIONS = (
@@ -55,25 +55,25 @@ def key_fields(table: Table) -> list[str]:
 
 
 def key_values(table: Table) -> dict[str, Any]:
-    """The options of the format of keys, by the names that those of values have."""
+    """The options of the key format, by the names of the corresponding options of values."""
     return parsed(_KNOWN, dict(_options(table)))
 
 
 def only_in_keys(table: Table) -> list[str]:
-    """The columns that the values of messages do not hold."""
+    """The columns that only keys hold, not values."""
     except_key = (table.option(INCLUDE) or "").strip().upper() == "EXCEPT_KEY"
     return key_fields(table) if except_key else []
 
 
 def table_of_values(table: Table) -> Table:
-    """The table with the columns, and the options, that values of messages have."""
+    """The table with the columns and options of the values of messages."""
     apart = only_in_keys(table)
     columns = tuple(c for c in table.columns if c.name not in apart)
     return replace(table, columns=columns, options=tuple(o for o in table.options if not o[0].startswith(KEY)))
 
 
 def table_of_keys(table: Table) -> Table:
-    """A table of the columns, by the names, that keys of messages have."""
+    """A table of the keys of messages, with the names of columns in keys."""
     more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
     names = [(name, name_in_key(table, name)) for name in key_fields(table)]
     keys = keys_alone(table, names)
@@ -81,18 +81,19 @@ def table_of_keys(table: Table) -> Table:
 
 
 def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
-    """A table of some columns, each by its name and its new one, with the options of the format of keys."""
+    """A table with renamed columns, pairs of old and new names, and the options of the format of keys."""
     named = {c.name: c for c in table.physical_columns}
     columns = tuple(replace(named[name], name=new) for name, new in names if name in named)
     return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
 
 
 def spans_of_keys(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """Where the options of the format of keys stand, by the names that those of values have."""
+    """The places of options of the key format, by the names of the corresponding options of values."""
     return {key.removeprefix(KEY): span for key, span in spans.items()}
 
 
 def name_in_key(table: Table, name: str) -> str:
+    """The name in the key of a column of the table, which may begin with ``key.fields-prefix``."""
     return name.removeprefix(table.option(PREFIX) or "")
 
 
@@ -105,7 +106,7 @@ def _options(table: Table) -> tuple[tuple[str, str], ...]:
 
 
 def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Mistakes in the options of keys, as Flink finds them, and columns that the format of keys cannot hold."""
+    """Mistakes in the options of keys, as in Flink, and columns that the key format cannot hold."""
     given, fields = dict(table.options), key_fields(table)
     columns = [c.name for c in table.physical_columns]
     unknown = [name for name in fields if name not in columns]
@@ -136,7 +137,7 @@ def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span
 
 
 def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Options that mean nothing without ``key.format``."""
+    """SS503 for options that have no effect without ``key.format``."""
     needy = {PREFIX, *(option.key for option in FORMATS_OF_KEYS), *((INCLUDE,) if only_in_keys(table) else ())}
     for key in (key for key, _ in table.options if key in needy):
         message = f'option "{key}" needs the option "{FORMAT}"'
@@ -180,23 +181,24 @@ def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[s
 
 
 def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The named columns of the key beside the rows; NULLs for a message without a key.
+    """The rows with the named columns of the key, which are NULL for a message without a key.
 
-    A key that cannot be read is a bad row, as a value is; BAD then holds the key."""
+    A message whose key cannot be read is a bad row; BAD then holds the key.
+    """
     from pyspark.sql import functions as F
 
     keys, values = table_of_keys(table), key_values(table)
     names = tuple(c.name for c in keys.columns)
-    # A column of the key may have the name of one beside it, which so is within a column of its own.
-    beside = F.struct(*(F.col(quoted(name)) for name in rows.columns))
+    # All other columns are in a struct, because a column of the key may have the name of another one.
+    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
     text = F.col(_KEY_TEXT)
-    texts = rows.select(beside.alias(_BESIDE), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
-    place = F.col(f"{_BESIDE}.{_KEY_PLACE}")
-    read = decode(texts, _KEY_TEXT, keys, names, values, {_BESIDE: F.col(_BESIDE)}, place)
-    has_key = F.col(f"{_BESIDE}.{_KEY_TEXT}").isNotNull()
+    texts = rows.select(rest.alias(_REST), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
+    place = F.col(f"{_REST}.{_KEY_PLACE}")
+    read = decode(texts, _KEY_TEXT, keys, names, values, {_REST: F.col(_REST)}, place)
+    has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
     fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
-    result = [fields.get(name, F.col(f"{_BESIDE}.{quoted(name)}")).alias(name) for name in columns]
-    in_value = F.col(f"{_BESIDE}.{BAD}") if BAD in rows.columns else None
+    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
+    in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
     if BAD not in read.columns:
         return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
     in_key, unread = F.col(BAD), F.col(f"{BAD}.error").isNotNull()
@@ -209,7 +211,7 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
 
 
 def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
-    """A text in which all columns are NULL."""
+    """The text of a key whose columns are all NULL."""
     if values["format"] == "csv":
         null = values["csv.null-literal"] or ""
         return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))

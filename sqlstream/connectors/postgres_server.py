@@ -62,7 +62,7 @@ def of_url(url: str) -> dict[str, str]:
 
 
 def _with_encoded_user(url: str) -> str:
-    """Encodes ``@`` in a password, behind the first of which libpq would look for the host."""
+    """The URL with ``@`` in the password encoded: libpq takes what follows the first ``@`` for the host."""
     user, at, host = urlsplit(url).netloc.rpartition("@")
     return url.replace(f"{user}{at}{host}", f"{user.replace('@', '%40')}{at}{host}", 1) if "@" in user else url
 
@@ -86,15 +86,16 @@ def _of_jdbc(url: str) -> dict[str, str]:
 
 
 def require_psycopg() -> None:
+    """ConnectorError SS577 where psycopg is not installed."""
     if find_spec("psycopg") is None:
         raise no_package("postgres", "psycopg")
 
 
 @contextmanager
 def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iterator[Connection]:
-    """A connection that commits by itself, for the table called ``name``.
+    """A connection in autocommit mode, for the table called ``name``.
 
-    ConnectorError SS562 where there is no way to the server, SS567 for what it answers later on.
+    ConnectorError SS562 if the server cannot be reached, SS567 for errors of later statements.
     """
     import psycopg
 
@@ -111,6 +112,7 @@ def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iter
 
 
 def failed(name: str, error: psycopg.Error, timeout_ms: int) -> ConnectorError:
+    """SS567 for an error of a statement."""
     detail = error.diag.message_detail or error.diag.context  # of a COPY the column and the value
     return ConnectorError(FAILED, f'table "{name}": PostgreSQL says: {one_line(error, timeout_ms)}', detail=detail)
 
@@ -140,6 +142,7 @@ _UNIQUE = """
 
 
 def regclass(parts: tuple[str, ...]) -> str:
+    """The quoted name of a table."""
     return ".".join('"' + identifier.replace('"', '""') + '"' for identifier in parts)
 
 
@@ -152,5 +155,5 @@ def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint
 
 
 def unique_keys(server: Connection, parts: tuple[str, ...]) -> list[set[str]]:
-    """The columns of each unique index that holds for all rows."""
+    """The columns of each unique index over all rows."""
     return [set(names) for (names,) in server.execute(_UNIQUE, [regclass(parts)]).fetchall()]

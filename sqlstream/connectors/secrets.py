@@ -1,8 +1,8 @@
-"""Secrets of tables: kept in the environment, looked up when a job starts, and shown nowhere.
+"""Secrets of tables: stored in the environment, looked up when a job starts, and never shown.
 
-A value may hold ``${NAME}``, the environment variable of that name. The driver looks it up when a job starts, so that
-neither the catalog nor a plan knows the secret. What of a value written in the statement itself is a secret, and how
-it is shown, is told by ``sqlstream.secrets``.
+A value may hold ``${NAME}``, the environment variable of that name. The driver looks it up when a job starts, so
+neither the catalog nor a plan contains the secret. ``sqlstream.secrets`` decides which parts of a value that is written
+in the statement are secret, and how they are shown.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def without_secrets(plan: Node) -> Node:
 
 
 def _shown(value: Any) -> Any:
-    """The value itself where nothing in it is secret, so that what is known of its nodes stays known."""
+    """The value without secrets; the same object if it has none, so that caches by identity stay valid."""
     if isinstance(value, Table):
         shown = masked(value.options)
         return value if shown == value.options else replace(value, options=shown)

@@ -1,9 +1,9 @@
-"""``test``: tables that a ``sqlstream.testing.StreamTest`` feeds and watches.
+"""``test``: tables that a ``sqlstream.testing.StreamTest`` feeds and reads.
 
 A source is a folder of Parquet files, one per micro-batch, which Spark's file stream reads in the order of their
-modification times, row by row; the hidden column ``__processing_time`` is the test's clock when the row came. A sink
-is a folder of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file. The
-answers of a lookup table are rows of such Parquet files, too, in the order in which the test has fed them.
+modification times. The hidden column ``__processing_time`` is the test's clock when the row was fed. A sink is a folder
+of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file. The answers of a
+lookup table are rows of such Parquet files, too, in the order in which the test has fed them.
 """
 
 from __future__ import annotations

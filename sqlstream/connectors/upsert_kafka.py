@@ -1,7 +1,7 @@
 """``upsert-kafka``: a topic that holds the last row of each key, as in Flink.
 
-The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value all of the row; a message without a
-value deletes the row of its key. So a topic that Kafka compacts stays the table.
+The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value is the whole row, and a message
+without a value deletes the row of its key. Compaction by Kafka therefore does not change the table.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _keys(table: Table) -> Table:
 
 
 def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The columns of the table and ROW_KIND out of Spark's columns of messages; -D holds nothing but the key."""
+    """The columns of the table and ROW_KIND from Spark's columns of messages. A row of kind -D has only the key."""
     from pyspark.sql import functions as F
 
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
@@ -71,7 +71,7 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
 
 
 def _key_text(table: Table) -> SparkColumn:
-    """The key as a JSON object. What cannot be read of one in CSV is NULL, which no column of a PRIMARY KEY may be."""
+    """The key as a JSON object. Unreadable fields of CSV become NULL, which a PRIMARY KEY does not allow."""
     from pyspark.sql import functions as F
 
     text, values = F.col("key").cast("string"), key_values(table)
@@ -82,8 +82,7 @@ def _key_text(table: Table) -> SparkColumn:
 
 
 def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
-    """A message per change, those of a key in their order: the row, or NULL where it goes. Where a row that is updated
-    goes, the one that takes its place follows."""
+    """A message per change, in order by key: the row, or NULL where it is deleted or replaced by the next message."""
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted(name)) for name in table.primary_key]
@@ -135,7 +134,7 @@ class UpsertKafka(Source, UpsertSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """All of the topic, as in Flink: without its beginning it is no table."""
+        """Reads the topic from its beginning, as Flink does: later messages alone are not the whole table."""
         require_jar(environment.spark)
         values = self.resolved_values(table)
         options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
@@ -144,7 +143,7 @@ class UpsertKafka(Source, UpsertSink):
         return rows_of_messages(messages, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A batch that runs again sends its messages again, after which the last one of each key is the same."""
+        """A micro-batch that runs again sends its messages again; the last message of each key is then the same."""
         require_jar(environment.spark)
         options = target_options(self.resolved_values(table))
         return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**options).save()

@@ -57,7 +57,7 @@ def _opened(
     profile: str | None,
     settings: Mapping[str, str],
 ) -> Session:
-    from sqlstream.project import enter, nearest_project
+    from sqlstream.project import enter, nearest_project  # importing the module loads no parser
     from sqlstream.session import connect as open_session
 
     session = open_session(spark)
@@ -100,9 +100,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
+        """True after ``close``."""
         return self._session is None
 
     def cursor(self) -> Cursor:
+        """A new cursor; InterfaceError where the connection is closed."""
         _ = self.session
         cursor = Cursor(self)
         self._cursors.add(cursor)
@@ -113,6 +115,7 @@ class Connection:
         _ = self.session
 
     def rollback(self) -> None:
+        """NotSupportedError, because each statement takes effect at once."""
         _ = self.session
         hint = "Leave it out: each statement has taken effect when it was executed."
         raise raised_as(UnsupportedError(NO_TRANSACTIONS, "there is no transaction to roll back", hint=hint))

@@ -187,7 +187,7 @@ class Cursor:
         self._tables = iter((rows.to_arrow(),))
 
     def _take_query(self, query: Query) -> None:
-        from sqlstream.batch.run import BatchRun
+        from sqlstream.batch.run import BatchRun  # loads PySpark
 
         self._query = query
         if isinstance(query.job, BatchRun):
@@ -352,6 +352,7 @@ class Cursor:
         self._running = None
 
     def close(self) -> None:
+        """Stop the query whose rows have not been fetched, and forget its rows."""
         if not self._closed:
             self._stop()
             self._forget()

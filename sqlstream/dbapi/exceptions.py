@@ -29,14 +29,17 @@ class Error(Exception):
 
     @property
     def code(self) -> str | None:
+        """The code of the first diagnostic, such as ``SS201``; None for errors without one."""
         return self.diagnostics[0].code if self.diagnostics else None
 
     @property
     def detail(self) -> str | None:
+        """The detail of the first diagnostic."""
         return self.diagnostics[0].detail if self.diagnostics else None
 
     @property
     def hint(self) -> str | None:
+        """The hint of the first diagnostic."""
         return self.diagnostics[0].hint if self.diagnostics else None
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -50,14 +50,17 @@ ROWID = TypeObject("ROWID", frozenset())
 
 
 def DateFromTicks(ticks: float) -> date:  # noqa: N802
+    """The local date at a time in seconds since 1970."""
     return Date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> time_of_day:  # noqa: N802
+    """The local time of day at a time in seconds since 1970."""
     return Time(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
+    """The local date and time at a time in seconds since 1970."""
     return Timestamp(*time.localtime(ticks)[:6])
 
 

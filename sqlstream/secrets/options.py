@@ -94,6 +94,7 @@ def has_secret_name(key: str) -> bool:
 
 
 def pieces_of(key: str, value: str) -> list[TextPiece]:
+    """The value of an option in public and secret pieces, as the rule of its key cuts it."""
     return _rule(key)(value)
 
 
@@ -189,6 +190,7 @@ class Secrets:
         return _pattern(self.known).sub(MASK, text) if self.known else text
 
     def show_in(self, text: str) -> bool:
+        """Whether a text shows one of the secrets."""
         return bool(self.known) and _pattern(self.known).search(text) is not None
 
 

@@ -27,6 +27,8 @@ _SCHEMES = frozenset({"", "basic", "bearer", "digest", "negotiate", "token", "ap
 
 
 class TextPiece(NamedTuple):
+    """A piece of a text, and whether it is secret."""
+
     text: str
     secret: bool = False
 
@@ -42,6 +44,7 @@ def guarded(text: str) -> list[TextPiece]:
 
 
 def shown(pieces: Iterable[TextPiece]) -> str:
+    """The text of pieces, with ``MASK`` in place of the secret ones."""
     return "".join(MASK if piece.secret else piece.text for piece in pieces)
 
 
@@ -59,6 +62,7 @@ class Aside(NamedTuple):
     placeholders: tuple[str, ...]
 
     def restored(self, text: str) -> str:
+        """The text with its placeholders back in place."""
         return "".join(self._restored(character) for character in text)
 
     def _restored(self, character: str) -> str:
@@ -107,6 +111,7 @@ HARMLESS = frozenset(_HARMLESS.split())
 
 
 def is_harmless(name: str) -> bool:
+    """Whether a parameter of this name is known to hold no secret."""
     return unquote(name).strip().casefold() in HARMLESS
 
 

@@ -31,6 +31,7 @@ def run_shell(
     """
     from prompt_toolkit.utils import is_dumb_terminal
 
+    # the prompt comes first
     from sqlstream.shell.line_editor import history_file, line_editor, startup_file, wants_vi_keys
 
     typed = sys.stdin is not None and sys.stdin.isatty() and not files and not commands

@@ -133,12 +133,14 @@ def meaning(command: Command, span: Span) -> Command | str:
 
 
 def wrong_command(command: Command, wrong: str, span: Span | None = None) -> ParseError:
+    """The error SS108 of a command of the shell that is used wrongly."""
     return ParseError(
         UNKNOWN_COMMAND, f'"{command.typed or command.name}" {wrong}', span, hint='"\\?" shows the commands.'
     )
 
 
 def unquoted(path: str) -> str:
+    """A path without the quotes around it."""
     return path.strip("'\"")
 
 
@@ -157,6 +159,7 @@ class ShellEntry:
 
     @property
     def piece(self) -> str:
+        """The text of the entry."""
         return self.text[self.start : self.end]
 
     @property

@@ -1,4 +1,4 @@
-"""Completion as one types: what the planner suggests, the shell's own commands, and paths behind them."""
+"""Completion and colours: suggestions of the planner, commands of the shell, paths; keywords of the dialect."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class SqlCompleter(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """The completions at the cursor: commands, paths, or what the planner suggests."""
         text, at = document.text, document.cursor_position
         line = document.current_line_before_cursor.lstrip()
         if line.startswith("\\") or line.lower().startswith("source "):
@@ -57,8 +58,8 @@ class SqlCompleter(Completer):
 
 
 def completer_of(session: Session) -> SqlCompleter:
-    """With what the session has to choose from."""
-    from sqlstream.vocabulary import SessionVocabulary
+    """The completer for a session."""
+    from sqlstream.vocabulary import SessionVocabulary  # loads connectors, which the first prompt does without
 
     return SqlCompleter(SessionVocabulary(session.workspace))
 
@@ -68,7 +69,7 @@ def _completion(suggestion: Suggestion, at: int) -> Completion:
 
 
 def _path_in_string(before: str) -> str | None:
-    """What is typed of a path in ``'path' = '…``; None elsewhere."""
+    """The beginning of a path in ``'path' = '…``; None elsewhere."""
     head, quote, typed = before.rpartition("'")
     key = head.rstrip().removesuffix("=").rstrip()
     is_value = bool(quote) and head.rstrip().endswith("=")
@@ -88,6 +89,7 @@ class SqlStreamLexer(SqlLexer):  # type: ignore[misc]
     filenames: ClassVar[list[str]] = []
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        """The tokens of pygments, in which words of the streaming clauses are keywords."""
         reserved = keywords()
         for offset, kind, value in super().get_tokens_unprocessed(text):
             yield offset, Keyword if kind is Name and value.upper() in reserved else kind, value

@@ -26,7 +26,7 @@ _LESS = "FRSX"
 
 
 def pager_command() -> list[str] | None:
-    """``$SQLSTREAM_PAGER``, ``$PAGER`` or less; None where there is none, or where the variable is ``cat`` or empty."""
+    """The command ``$SQLSTREAM_PAGER``, ``$PAGER`` or less; None where it is missing, ``cat`` or empty."""
     text = os.environ.get("SQLSTREAM_PAGER", os.environ.get("PAGER", "less"))
     try:
         command = shlex.split(text)
@@ -37,7 +37,7 @@ def pager_command() -> list[str] | None:
 
 @contextmanager
 def paged(command: list[str]) -> Iterator[TextIO]:
-    """What the block writes is shown by the pager, which Ctrl-C is left to. The block ends where nobody reads on."""
+    """A file whose text the pager shows. Ctrl-C belongs to the pager; the block ends when the pager is closed."""
     with unbroken():
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, text=True, encoding="utf-8", env={"LESS": _LESS, **os.environ}
@@ -57,7 +57,7 @@ _PROMPT_LINES = 2
 
 @dataclass
 class Display:
-    """``terminal`` is where everything goes that no ``file`` takes; ``style`` is one of ``cli.output.FORMATS``."""
+    """Shows results on ``terminal`` or in a file; ``style`` is one of ``cli.output.FORMATS``."""
 
     terminal: TextIO
     style: str = "table"
@@ -68,25 +68,25 @@ class Display:
 
     @property
     def out(self) -> TextIO:
-        """Where results go."""
+        """The file that results are written to."""
         return self.terminal if self.file is None else self.file
 
     @property
     def is_live(self) -> bool:
-        """Whether results may move: somebody looks at the terminal."""
+        """True where results may be redrawn: the output is a terminal."""
         return self.file is None and self.terminal.isatty()
 
     def say(self, text: str) -> None:
-        """An answer, which stands where results do, but for those that programs read."""
+        """Print a message where results are printed, except in formats for programs."""
         read_by_program = self.style in FOR_PROGRAMS and not self.is_live
         _write(sys.stderr if read_by_program else self.out, text + "\n")
 
     def writer(self, names: Sequence[str]) -> Writer:
-        """Of one result with columns of these names."""
+        """The writer of one result with columns of these names."""
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
 
     def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
-        """A whole result as it is written."""
+        """A whole result as text."""
         text = StringIO()
         writer = writer_for("vertical" if self.expanded else self.style, names, text)
         writer.write(rows)
@@ -95,7 +95,7 @@ class Display:
 
     @property
     def paged_writers(self) -> Callable[[Sequence[str], TextIO], PagedWriter] | None:
-        """Makers of writers into texts, where results may move and are in a format for people."""
+        """Makes writers of redrawn results, in formats for people on a terminal; None elsewhere."""
         if not self.is_live:
             return None
         if self.expanded or self.style == "vertical":
@@ -103,40 +103,44 @@ class Display:
         return TableWriter if self.style == "table" else None
 
     def paged(self, writer: Writer) -> PagedWriter | None:
-        """The writer, where results of many rows show a page of them."""
+        """The writer, if results with many rows show only a page of them."""
         return writer if self.is_live and isinstance(writer, PagedWriter) else None
 
     def write_into(self, path: str) -> None:
-        """The results that follow go into a new file; an empty path: to the terminal. OSError where it cannot be."""
+        """Write the following results to a new file; an empty path: to the terminal. OSError where it cannot be
+        opened."""
         opened = Path(path).expanduser().open("w", encoding="utf-8") if path else None
         self.close()
         self.file = opened
 
     def close(self) -> None:
-        """Results go to the terminal again."""
+        """Close the file of the results, if any; results are shown on the terminal again."""
         if self.file is not None:
             self.file.close()
             self.file = None
 
     def toggle_expanded(self) -> str:
-        """What holds from now on, in words."""
+        """Change whether rows are shown as a line for each column; a message that says so."""
         self.expanded = not self.expanded
         return f"rows are shown {'as a line for each column' if self.expanded else 'side by side'}"
 
     def use_style(self, style: str) -> str:
+        """Write rows in this format from now on; a message that says so."""
         self.style = style
         return f"rows are written as {style}"
 
     def toggle_timing(self) -> str:
+        """Show, or no longer show, how long statements take; a message that says so."""
         self.timing = not self.timing
         return f"timing is {'on' if self.timing else 'off'}"
 
     def took(self, began: float) -> str:
-        """How long a statement took that began at a time of ``time.monotonic``."""
+        """Print how long a statement took that began at a time of ``time.monotonic``, if timing is on."""
         seconds = time.monotonic() - began
         return f"Time: {seconds * 1000:,.0f} ms" if seconds < 1 else f"Time: {seconds:,.2f} s"
 
     def toggle_pager(self, on: bool | None = None) -> str:
+        """Use, or no longer use, the pager for long results; a message that says so."""
         self.pager = not self.pager if on is None else on
         return f"long results go {'through the pager' if self.pager else 'to the terminal'}"
 
@@ -144,11 +148,11 @@ class Display:
 
     @property
     def pager_in_use(self) -> list[str] | None:
-        """The command that shows long results; None where they are not to be paged."""
+        """The command of the pager; None where results are not paged."""
         return pager_command() if self.pager and self.is_live else None
 
     def show_text(self, text: str) -> None:
-        """Through the pager where it is longer than the terminal."""
+        """Show a text, through the pager if it is longer than the terminal."""
         command = self.pager_in_use if text.count("\n") > shutil.get_terminal_size().lines - _PROMPT_LINES else None
         if command is None:
             return _write(self.out, text)
@@ -157,7 +161,7 @@ class Display:
         return None
 
     def show_rows(self, names: Sequence[str], tables: Iterable[Sequence[Row]], skipped: int = 0) -> None:
-        """All rows through the pager; ``skipped`` more are only counted."""
+        """Show all rows through the pager; ``skipped`` more are only counted."""
         command = self.pager_in_use
         assert command is not None
         with paged(command) as out:

@@ -1,7 +1,7 @@
-"""A prompt at once: what it needs is imported, and Spark started, while somebody types.
+"""The first prompt, shown before the product is imported.
 
-All of the product takes a second or more to import, and much longer from a slow disk. So the first prompt stands
-before; what is typed there runs when the rest has come.
+Importing the product takes a second or more, and much longer from a slow disk. A thread imports it and starts Spark
+while the first statement is typed, which then runs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LOOK_SECONDS = 0.1
 
 
 def start_spark(session: Session) -> SparkStart:
-    """Spark comes up while the rest is imported, which takes as long as two processors let it."""
-    from sqlstream.spark.startup import SparkStart
+    """Start Spark while the rest is imported."""
+    from sqlstream.spark.startup import SparkStart  # loaded while somebody types
 
     return SparkStart(session)
 
 
 class Arriving:
-    """What ``make`` gives, on a thread of its own that ``start`` starts."""
+    """The result of ``make``, computed on a thread."""
 
     def __init__(self, make: Callable[[], tuple[Shell, Completer]]) -> None:
         self._make = make
@@ -46,37 +46,40 @@ class Arriving:
         self._after: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin, if it has not begun before."""
+        """Start the thread, if it has not been started."""
         if self._thread is None:
             self._thread = Thread(target=self._run, name="sqlstream-arriving", daemon=True)
             self._thread.start()
 
     @property
     def failed(self) -> bool:
+        """True where ``make`` has raised an error."""
         return self._done.is_set() and self._error is not None
 
     @property
     def pending(self) -> bool:
+        """True until ``make`` has returned or failed."""
         return not self._done.is_set()
 
     @property
     def completer(self) -> Completer:
-        """Waits until it is there."""
+        """The completer; waits for it."""
         return self._result()[1]
 
     @property
     def there(self) -> bool:
+        """True where ``make`` has returned."""
         return self._made is not None
 
     def shell(self) -> Shell:
-        """Waits until it is there; raises what kept it from coming. Ctrl-C interrupts."""
+        """The shell; waits for it and raises the error of ``make``. Ctrl-C interrupts the wait."""
         self.start()
         while not self._done.wait(_LOOK_SECONDS):
             continue
         return self._result()[0]
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call it on the thread at the end."""
+        """Call a function on the thread at the end."""
         self._after = call
 
     def _result(self) -> tuple[Shell, Completer]:
@@ -97,7 +100,7 @@ class Arriving:
 
 
 class _LateCompleter(Completer):
-    """That of a session which may still be on its way."""
+    """The completer of a session that may not be open yet."""
 
     def __init__(self, arriving: Arriving) -> None:
         self._arriving = arriving
@@ -110,7 +113,7 @@ class _LateCompleter(Completer):
 def interact_at_once(
     open_session: Callable[[], Session], style: str, parameters: Mapping[str, str] | None = None
 ) -> int:
-    """The shell on the terminal of this process. ``open_session`` may raise what the options of the command do."""
+    """Run the shell on the terminal of this process. ``open_session`` may raise the errors of options."""
 
     keep_stderr()
     out = sys.stdout  # while the prompt stands, that is what writes above it
@@ -118,7 +121,7 @@ def interact_at_once(
     def arrive() -> tuple[Shell, Completer]:
         session = open_session()
         start = start_spark(session)
-        from sqlstream.shell.completer import completer_of
+        from sqlstream.shell.completer import completer_of  # loaded while somebody types
         from sqlstream.shell.loop import Shell
 
         shell = Shell(session, out, style, parameters, start)
@@ -149,8 +152,8 @@ def _colours(arriving: Arriving) -> Lexer | None:
 
 
 def _first(editor: LineEditor, arriving: Arriving) -> str:
-    """What is typed at the first prompt; imports begin when it stands. EOFError where it is left, or where nothing can
-    come of it."""
+    """The text of the first prompt; imports begin when it is shown. EOFError for Ctrl-D, and where imports have
+    failed."""
     from prompt_toolkit.patch_stdout import patch_stdout
 
     sys.stdout.write(f"{GREETING}\n")
@@ -169,7 +172,7 @@ def _once_drawn(editor: LineEditor, arriving: Arriving) -> None:
 
 
 def _tell(editor: LineEditor, arriving: Arriving) -> None:
-    """Colours come, or the prompt ends."""
+    """Redraw the prompt with colours, or end it after an error."""
     app = editor.app
     if arriving.failed and app.loop is not None:
         app.loop.call_soon_threadsafe(lambda: app.is_running and app.exit(exception=EOFError))

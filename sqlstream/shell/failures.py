@@ -1,4 +1,4 @@
-"""Background jobs that failed, in this process and in others: each is told once."""
+"""Failures: background jobs of this process and of others, each reported once, and suggestions of errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.batch.run import BatchRun
+from sqlstream.grammar.quoting import quote_name
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.records.record import LOST
 from sqlstream.jobs.records.submissions import Submission, SubmittedJob, submitted_job
@@ -20,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class BackgroundJobs:
-    """The jobs that go on while other statements run; ``say`` gets the text of each failure, once."""
+    """The jobs that run while other statements do; ``say`` is called with the text of each failure, once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -29,10 +30,11 @@ class BackgroundJobs:
         self._ended = Event()
 
     def add(self, job: Job | BatchRun) -> None:
+        """Report the failure of a job of this process, once, when it fails."""
         self._watch_for(lambda: failure_text(job) if job.state is JobState.FAILED else None)
 
     def add_submitted(self, submission: Submission) -> None:
-        """A job that has a process of its own."""
+        """Report the failure of a job with its own process, once, when it fails."""
         self._watch_for(lambda: submitted_failure(submitted_job(submission)))
 
     def _watch_for(self, failure: Callable[[], str | None]) -> None:
@@ -40,7 +42,7 @@ class BackgroundJobs:
             self._failures.append(failure)
 
     def tell(self) -> None:
-        """Say which have failed since the last time."""
+        """Report the failures since the last call."""
         with self._lock:
             texts = [(failure, failure()) for failure in self._failures]
             self._failures = [failure for failure, text in texts if text is None]
@@ -49,7 +51,7 @@ class BackgroundJobs:
                 self._say(text)
 
     def watch(self, may_tell: Callable[[], bool]) -> None:
-        """Tell from a thread of its own as well, whenever ``may_tell`` says that nothing else is being written."""
+        """Report failures on a thread, too, while ``may_tell`` says that nothing else is printed."""
         Thread(target=self._watch, args=(may_tell,), name="sqlstream-failures", daemon=True).start()
 
     def _watch(self, may_tell: Callable[[], bool]) -> None:
@@ -58,16 +60,17 @@ class BackgroundJobs:
                 self.tell()
 
     def end(self) -> None:
+        """Stop watching the jobs."""
         self._ended.set()
 
 
 def failure_text(job: Job | BatchRun) -> str:
-    """That a job failed, of what, and what shows more."""
+    """The failure of a job, its error, and the statement that shows more."""
     return f'job "{job.name}" failed\n{job.exception}\n"DESCRIBE JOB {name_in_statement(job.name)};" shows more'
 
 
 def submitted_failure(job: SubmittedJob) -> str | None:
-    """The same of a job that has a process of its own; None where it has not failed."""
+    """The failure of a job with its own process; None where it has not failed."""
     record = job.record
     if record.error is None:
         return None
@@ -76,7 +79,7 @@ def submitted_failure(job: SubmittedJob) -> str | None:
 
 
 def name_in_statement(job: str) -> str:
-    """The name of a job as statements about it take it."""
+    """The name of a job as statements spell it."""
     return job if _NAME.fullmatch(job) else f"'{job}'"
 
 
@@ -90,14 +93,11 @@ _QUOTES = "'`"
 
 
 def mended(error: SqlStreamError) -> str | None:
-    """The text that the error is about, with what its first mistake suggests; None where it suggests nothing, or more
-    than one thing."""
+    """The text of the error with its first mistake replaced by the suggestion; None without exactly one suggestion."""
     first = error.diagnostic
     suggested = _SUGGESTED.fullmatch(first.hint or "")
     if suggested is None or first.span is None or first.source is None:
         return None
-    from sqlstream.grammar.quoting import quote_name
-
     wrong = first.source[first.span.start : first.span.end]
     quote = wrong[:1] if wrong[:1] in _QUOTES else ""
     word = suggested[1]

@@ -1,4 +1,4 @@
-"""Ctrl-C and Ctrl-Z: what they end, and what they must not."""
+"""Ctrl-C and Ctrl-Z, and the keys that are pressed while a query runs."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from prompt_toolkit.keys import Keys
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C has ended a query or a wait, and that has been said."""
+    """Raised after Ctrl-C has ended a query or a wait, and the user has been informed."""
 
 
 class SentBack(Exception):
-    """Ctrl-Z: what runs is to go on in the background."""
+    """Raised after Ctrl-Z: the running query is to continue in the background."""
 
 
 @dataclass(frozen=True)
 class Pressed:
-    """Which of the two keys was pressed while something runs, for loops that look again and again."""
+    """Which of the two keys was pressed, for loops that poll."""
 
     ctrl_c: threading.Event = field(default_factory=threading.Event)
     ctrl_z: threading.Event = field(default_factory=threading.Event)
 
     def heed(self) -> None:
-        """Raises KeyboardInterrupt after Ctrl-C, SentBack after Ctrl-Z."""
+        """Raise KeyboardInterrupt after Ctrl-C, SentBack after Ctrl-Z."""
         if self.ctrl_c.is_set():
             raise KeyboardInterrupt
         if self.ctrl_z.is_set():
             raise SentBack
 
     def interrupt(self, _number: int, _frame: FrameType | None) -> NoReturn:
-        """A handler of the signal that remembers it, too: Python drops an exception that comes while it collects
-        garbage, with a word on standard error at best, and the query would go on."""
+        """A signal handler that also records the key: Python drops an exception that is raised during garbage
+        collection, and the query would continue."""
         self.ctrl_c.set()
         raise KeyboardInterrupt
 
 
 def remembering(pressed: Pressed) -> AbstractContextManager[None]:
-    """Ctrl-C in the block is heeded even where its exception is lost."""
+    """Record Ctrl-C in the block, even if its exception is lost."""
     return _handled_by(pressed.interrupt)
 
 
 def unbroken() -> AbstractContextManager[None]:
-    """Ctrl-C does nothing in the block, which ends what an earlier one has interrupted."""
+    """Ignore Ctrl-C in the block, which finishes what an earlier Ctrl-C has interrupted."""
     return _handled_by(lambda *_: None)
 
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """The signal, in the block; threads but the main one never see it."""
+    """Install the signal handler for the block; only on the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,8 +78,8 @@ _LOOK_SECONDS = 0.1
 
 @contextmanager
 def listening(source: Input) -> Iterator[Pressed]:
-    """Notices Ctrl-Z and Ctrl-C in the block. What else is typed is not echoed, and kept, but for what stands before
-    Ctrl-C."""
+    """Detect Ctrl-Z and Ctrl-C in the block. Other keys are not echoed, and are kept for the prompt unless Ctrl-C
+    follows."""
     pressed, ended = Pressed(), Event()
     thread = Thread(target=_listen, args=(source, pressed.ctrl_z, ended), name="sqlstream-keys", daemon=True)
     with _keys_one_by_one(source.fileno()), remembering(pressed):
@@ -113,7 +113,7 @@ def _listen(source: Input, pressed: Event, ended: Event) -> None:
 
 @contextmanager
 def _keys_one_by_one(terminal: int) -> Iterator[None]:
-    """Keys come without Enter and echo, Ctrl-Z as a key, Ctrl-C as a signal, whatever the terminal did before."""
+    """Read keys without Enter and echo, Ctrl-Z as a key and Ctrl-C as a signal; restore the terminal afterwards."""
     import termios
 
     before = termios.tcgetattr(terminal)

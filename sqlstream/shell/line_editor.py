@@ -1,6 +1,6 @@
 """The line editor: several lines until ``;``, history on disk, colours.
 
-The prompt stands before the rest of the product is imported, so this module imports next to nothing of it.
+The prompt is shown before the product is imported, so this module imports very little of it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 def history_file() -> Path | None:
-    """``$XDG_STATE_HOME/sqlstream/history``, a file that is there afterwards and that no other user can read.
+    """The file ``$XDG_STATE_HOME/sqlstream/history``, created so that no other user can read it.
 
-    None where it cannot be written: what is typed is remembered as long as the shell runs, then.
+    None where it cannot be written: then the history lasts as long as the shell.
     """
     folder = made(state_folder())
     if folder is None:
@@ -50,13 +50,13 @@ def history_file() -> Path | None:
 
 
 def startup_file() -> Path | None:
-    """``$XDG_CONFIG_HOME/sqlstream/shellrc``, whose statements and commands run first; None where there is none."""
+    """The file ``$XDG_CONFIG_HOME/sqlstream/shellrc``, whose statements run first; None where there is none."""
     folder = config_folder()
     return folder / "shellrc" if folder is not None and is_there(folder / "shellrc") else None
 
 
 def wants_vi_keys() -> bool:
-    """Whether the user's readline has the keys of vi, as set in ``$INPUTRC`` or ``~/.inputrc``."""
+    """Whether readline is configured for the keys of vi, in ``$INPUTRC`` or ``~/.inputrc``."""
     try:
         lines = Path(os.environ.get("INPUTRC") or "~/.inputrc").expanduser().read_text(errors="replace").splitlines()
     except (OSError, RuntimeError):
@@ -65,7 +65,7 @@ def wants_vi_keys() -> bool:
 
 
 class LineEditor(PromptSession[str]):
-    """``offered`` is what Tab types at the empty prompt, besides completing."""
+    """Reads statements from the terminal. ``offered`` is the text that Tab inserts at the empty prompt."""
 
     offered: str | None = None
 
@@ -79,8 +79,8 @@ def line_editor(
     vi_keys: bool = False,
     lexer: Callable[[], Lexer | None] | None = None,
 ) -> LineEditor:
-    """``history``: None where it lasts as long as the editor. ``source`` and ``screen`` default to the terminal.
-    ``lexer``: the colours at that moment."""
+    """The line editor. ``history`` None: it lasts as long as the editor. ``source`` and ``screen`` default to the
+    terminal. ``lexer`` returns the colours at each moment."""
     editor = LineEditor(
         PROMPT,
         multiline=True,
@@ -104,13 +104,13 @@ def line_editor(
 
 
 def _continued(text: str, line: int) -> str:
-    """The prompt of a line but the first, with what is open there, as psql has it."""
+    """The prompt of a continued line, which shows the open quote or bracket as psql does."""
     return f"{opened(chr(10).join(text.splitlines()[:line]))}-> ".rjust(len(PROMPT))
 
 
 def opened(text: str) -> str:
-    """The quote or bracket that the end of the text is inside of; empty for none."""
-    from sqlstream.grammar.script import pieces
+    """The quote or bracket that is open at the end of the text; empty for none."""
+    from sqlstream.grammar.script import pieces  # the first prompt does without
 
     brackets: list[str] = []
     for piece in pieces(text):
@@ -125,18 +125,18 @@ def opened(text: str) -> str:
 
 @cache
 def sql_lexer() -> Lexer:
-    """The colours of SQL."""
+    """The lexer that colours SQL."""
     from prompt_toolkit.lexers import PygmentsLexer
 
-    from sqlstream.shell.completer import SqlStreamLexer
+    from sqlstream.shell.completer import SqlStreamLexer  # the first prompt does without
 
     return PygmentsLexer(SqlStreamLexer)
 
 
 class HistoryWithoutSecrets(FileHistory):
-    """Statements with secrets are remembered while the shell runs, and not written to the file.
+    """A history whose file has no statements with secrets; these are kept only while the shell runs.
 
-    What other shells have written meanwhile is there at the next prompt.
+    Statements of other shells are available at the next prompt.
     """
 
     def __init__(self, filename: str) -> None:
@@ -145,21 +145,25 @@ class HistoryWithoutSecrets(FileHistory):
         self._read_bytes = 0
 
     def load_history_strings(self) -> Iterable[str]:
+        """The entries of the file, newest first."""
         self._read_bytes = self._size()
         return super().load_history_strings()
 
     async def load(self) -> AsyncGenerator[str, None]:
+        """The entries of the file, with those that other shells have added."""
         self._take_of_others()
         async for string in super().load():
             yield string
 
     def append_string(self, string: str) -> None:
+        """Add an entry after those that other shells have added."""
         self._take_of_others()
         super().append_string(string)
         self._read_bytes = self._size()
 
     def store_string(self, string: str) -> None:
-        from sqlstream.secrets import shown_script
+        """Write an entry to the file, unless it holds a secret."""
+        from sqlstream.secrets import shown_script  # the first prompt does without
 
         if shown_script(string) == string:
             with suppress(OSError):  # a full disk ends no shell
@@ -171,7 +175,7 @@ class HistoryWithoutSecrets(FileHistory):
         return self._read_bytes
 
     def _take_of_others(self) -> None:
-        """The newest stands first."""
+        """Read the entries that other shells have added; the newest comes first."""
         if not self._loaded or self._size() <= self._read_bytes:
             return
         with suppress(OSError), self._file.open("rb") as file:
@@ -182,15 +186,15 @@ class HistoryWithoutSecrets(FileHistory):
 
 
 def _entries(written: str) -> Iterator[str]:
-    """What a part of the file holds: lines behind ``+``, with others between the entries."""
+    """The entries in a part of the file: lines that begin with ``+``."""
     for of_entry, lines in groupby(written.splitlines(), lambda line: line.startswith("+")):
         if of_entry:
             yield "\n".join(line[1:] for line in lines)
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter hands the text over: its last statement or command ends."""
-    from sqlstream.shell.commands import is_blank, split
+    """Whether Enter submits the text: its last statement or command is complete."""
+    from sqlstream.shell.commands import is_blank, split  # the first prompt does without
 
     parts, rest = split(text)
     return is_blank(text) or (bool(parts) and is_blank(text, rest))

@@ -66,7 +66,7 @@ COLUMNS = ("column", "columns of tables", "made of")
 
 
 def lineage_rows(text: str, workspace: Workspace) -> list[tuple[str, ...]]:
-    """Of one query or INSERT. ValueError in words of a message where it is neither, or no stream."""
+    """The lineage of one query or INSERT. ValueError with a message where it is neither, or no stream."""
     (statement,) = parse_script(text)
     if not isinstance(statement, nodes.Query | nodes.Insert):
         raise ValueError("needs a query or an INSERT")
@@ -81,7 +81,7 @@ _SECONDS = re.compile(r"\d{1,6}(\.\d+)?")
 
 
 def lines_of(source: BinaryIO) -> Iterator[str]:
-    """The lines of what is piped in. ConnectorError SS544 at one that is not UTF-8 text."""
+    """The lines of piped input. ConnectorError SS544 for a line that is not UTF-8 text."""
     for number, line in enumerate(source, 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -96,10 +96,10 @@ def _unreadable(name: str, reason: str) -> ConnectorError:
 
 
 class Shell:
-    """Runs statements one after the other in one session. ``failures`` counts those that went wrong.
+    """Runs statements and commands in one session. ``failures`` is the number of failed ones.
 
-    ``style``: how rows are written, one of ``cli.output.FORMATS``. ``parameters``: what stands for ``${NAME}``.
-    ``start``: of Spark, where it has begun.
+    ``style`` is one of ``cli.output.FORMATS``. ``parameters`` are the values of ``${NAME}``. ``start``: the start of
+    Spark, where it has begun.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class Shell:
     # --- reading ---
 
     def interact(self, editor: LineEditor, typed: str | None = None) -> None:
-        """Read from the terminal until Ctrl-D or quit. Jobs that fail meanwhile are told of above the prompt.
+        """Read from the terminal until Ctrl-D or quit. Failures of jobs are printed above the prompt.
 
-        ``typed``: what somebody has typed already, at a prompt before this one.
+        ``typed`` is the text of an earlier prompt.
         """
         if typed is None:
             self._say(GREETING)
@@ -148,7 +148,7 @@ class Shell:
                 continue
 
     def _prompted(self, editor: LineEditor) -> str | None:
-        """What was typed; None for Ctrl-D."""
+        """The text that was typed; None for Ctrl-D."""
         if self.mended is not None:
             self._tell(TAKE_IT)
         editor.offered = self.mended
@@ -162,9 +162,9 @@ class Shell:
                 self._prompting = False
 
     def read(self, source: Iterable[str]) -> None:
-        """Run what is piped in, each statement as soon as it is complete; a rest without ``;`` at the end counts.
+        """Run piped input, each statement as soon as it is complete; a rest without ``;`` at the end runs, too.
 
-        A line that cannot be read ends the shell, because the statements behind it may need what it says.
+        A line that cannot be read ends the shell, because later statements may need it.
         """
         text, done = "", 0
         try:
@@ -179,7 +179,7 @@ class Shell:
         return None
 
     def run(self, text: str) -> bool:
-        """Run commands of the shell and statements; False where the shell is to end."""
+        """Run commands and statements of a text; False where the shell is to end."""
         parts, rest = split(text)
         return self._run(joined([*parts, *rest_of(text, rest)]))
 
@@ -223,7 +223,7 @@ class Shell:
         return True
 
     def _own(self, command: Command) -> None:
-        """What a command does that stands for no statement."""
+        """Carry out a command that stands for no statement."""
         actions: dict[str, Callable[[Command], None]] = {
             "help": lambda _: self._display.show_text(help_text() + "\n"),
             "clear": lambda _: self._clear(),
@@ -245,7 +245,7 @@ class Shell:
         actions[command.name](command)
 
     def _clear(self) -> None:
-        """A file or a pipe has no screen."""
+        """Clear the screen, if there is one."""
         if self._display.is_live:
             clear()
 
@@ -269,7 +269,7 @@ class Shell:
             self._vertical = self._display.expanded = False
 
     def _pset(self, command: Command) -> None:
-        """How results are shown, as in psql."""
+        """Change how results are shown, as in psql."""
         name, _, value = command.argument.partition(" ")
         match name, value.strip():
             case "pager", "" | "on" | "off" as word:
@@ -284,7 +284,7 @@ class Shell:
         self._display.show_text(self._display.as_text(names, rows))
 
     def _lineage(self, command: Command) -> None:
-        """Of the last query or INSERT, or of a view."""
+        """Show the lineage of the last query or INSERT, or of a view."""
         text = f"SELECT * FROM {command.argument}" if command.argument else self._last_query
         if not text:
             raise wrong_command(command, "needs a query before it, or the name of a view")
@@ -310,7 +310,7 @@ class Shell:
         self._statements(f"EXPLAIN {self._last_query}")
 
     def _submit(self, command: Command) -> None:
-        """The INSERT behind the command, or the last one, in a process of its own."""
+        """Run the INSERT of the command, or the last one, in its own process."""
         text = command.argument or self._last_insert
         if not text:
             raise wrong_command(command, "needs an INSERT behind it, or one that ran before")
@@ -341,13 +341,13 @@ class Shell:
         return self._say(submitted_text(job))
 
     def _define_alone(self, statement: Submitted, text: str) -> None:
-        """A view whose job runs elsewhere is there for the statements that follow."""
+        """Define a view for the statements that follow; its job runs in another process."""
         if isinstance(statement, nodes.CreateMaterializedView):
             define(statement, self._session.workspace, text)
             self._submitter.remember(statement)
 
     def _plot(self, command: Command) -> None:
-        """The last query again, its result as a chart."""
+        """Run the last query again and show its result as a chart."""
         plot = Plot.of(command.argument)
         if plot is None or not self._last_query:
             raise wrong_command(command, "takes COLUMN [BY COLUMN]" if plot is None else "needs a query before it")
@@ -370,7 +370,7 @@ class Shell:
         return self._last
 
     def _edit(self) -> None:
-        """The last statements in the user's editor; what is saved runs."""
+        """Edit the last statements in the user's editor and run the saved text."""
         try:
             edited = click.edit(self._last, extension=".sql", require_save=True)
         except click.ClickException as error:
@@ -380,7 +380,7 @@ class Shell:
             self.run(edited)
 
     def _watch(self, command: Command) -> None:
-        """The last statements again and again, until Ctrl-C."""
+        """Run the last statements repeatedly, until Ctrl-C."""
         text = self._last_of(command)
         if (match := _SECONDS.fullmatch(command.argument or _WATCH_SECONDS)) is None:
             raise wrong_command(command, f'takes a number of seconds, not "{command.argument}"')
@@ -408,7 +408,7 @@ class Shell:
     # --- statements ---
 
     def _statements(self, text: str) -> None:
-        """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
+        """Run the statements of a text. If one is wrong none of them runs, which does not need Spark."""
         text = with_parameters(text, self._parameters)
         script = checked_script(text, self._session.workspace)
         if script.mistakes:
@@ -458,7 +458,7 @@ class Shell:
         self._display.say(text)
 
     def _tell(self, text: str) -> None:
-        """Something beside the results."""
+        """Print a message that is no result."""
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
@@ -467,7 +467,7 @@ class Shell:
         self._tell(text)
 
     def close(self) -> None:
-        """Tell of background jobs that failed, then stop all."""
+        """Report failures of background jobs, then stop everything."""
         self.warm_up.close()
         self._background.end()
         self._background.tell()

@@ -1,4 +1,5 @@
-"""What the shell shows of a result while it comes: until it ends, or Ctrl-C ends it, or Ctrl-Z sends it away."""
+"""Results of statements while they arrive: until they end, Ctrl-C stops them, or Ctrl-Z sends them to the
+background."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from sqlstream.settings import RESULT_MODE
 from sqlstream.shell.chart import Chart, draw
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs, name_in_statement
-from sqlstream.shell.interrupts import Pressed, SentBack, Stopped, unbroken
+from sqlstream.shell.interrupts import Pressed, SentBack, Stopped, listening, unbroken
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ _MOST_ROWS = 1_000_000
 
 @dataclass
 class LongResult:
-    """``tables`` are all rows but those that are too many, which are ``skipped``; ``page``: what fits on a terminal."""
+    """A result for the pager. ``tables`` hold its rows up to a limit, ``skipped`` counts the others; ``page`` is the
+    number of rows that fit on the terminal."""
 
     page: int
     tables: list[pa.Table] = field(default_factory=list)
@@ -53,10 +55,11 @@ class LongResult:
 
     @property
     def is_long(self) -> bool:
+        """True where the rows do not fit on the terminal."""
         return self.rows > self.page
 
     def add(self, table: pa.Table) -> pa.Table | None:
-        """Take rows; returns those of them that still fit on the page."""
+        """Add rows; returns those of them that still fit on the page."""
         room = max(0, self.page - self.rows)
         kept = table.slice(0, max(0, _MOST_ROWS - self.rows))
         self.tables.append(kept)
@@ -69,7 +72,7 @@ class LongResult:
 
 
 def new_file(job: str, folder: Path) -> Path:
-    """An empty file for the rows of a query, with a name that no other has. OSError where it cannot be made."""
+    """A new empty file for the rows of a query. OSError where it cannot be created."""
     number = 1
     while True:
         file = folder / (f"{job}.jsonl" if number == 1 else f"{job}-{number}.jsonl")
@@ -82,8 +85,8 @@ def new_file(job: str, folder: Path) -> Path:
 
 
 def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
-    """Write the tables into the file on a thread of its own until they end; ``whole``: each takes the place of the one
-    before. The job of the query tells why they end."""
+    """Write the tables to the file on a thread until they end; ``whole``: each replaces the one before. The job of the
+    query reports why they end."""
     Thread(target=_write, args=(tables, file, whole), name="sqlstream-sent-back", daemon=True).start()
 
 
@@ -114,9 +117,9 @@ _POLL_SECONDS = 0.2
 
 
 class Feed:
-    """Takes tables on a thread of its own; whoever iterates gets them, until one of the keys is ``pressed``.
+    """Reads tables on a thread. Iterating gives them until one of the keys is ``pressed``.
 
-    Another iteration goes on where the last one has ended. Raises what the tables raise.
+    Another iteration continues where the last one has ended. Raises the errors of the tables.
     """
 
     def __init__(self, tables: Iterator[pa.Table], pressed: Pressed) -> None:
@@ -140,14 +143,14 @@ class Feed:
             yield item
 
     def going_on(self) -> Iterator[pa.Table]:
-        """As iterating, whatever is pressed."""
+        """Iterate, ignoring keys."""
         while (item := self._waiting.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
 
     def close(self) -> None:
-        """Nobody iterates any more."""
+        """Stop reading."""
         self._closed.set()
 
     def _take(self) -> None:
@@ -171,7 +174,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Showing:
-    """``keys`` are those of the terminal that somebody types at, while there is one."""
+    """Shows results. ``keys`` is the input of the terminal, where somebody types."""
 
     def __init__(self, session: Session, display: Display, background: BackgroundJobs) -> None:
         self._session = session
@@ -181,7 +184,8 @@ class Showing:
         self.keys: Input | None = None
 
     def show(self, statement: Statement, result: Rows | Query | Job, began: float) -> None:
-        """``began``: when the statement did. Stopped where Ctrl-C has ended the query, or the wait for the job."""
+        """Show a result; ``began`` is when the statement began. Raises Stopped where Ctrl-C has ended the query or the
+        wait."""
         self._began = began
         match result:
             case Query():
@@ -198,13 +202,13 @@ class Showing:
     # --- queries ---
 
     def _show_query(self, query: Query) -> None:
-        """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
+        """Show rows, or the table that they amount to; Ctrl-C stops the query."""
         as_table = is_shown_as_table(query, self._session.workspace.settings)
         tables = query.tables() if as_table else query.batches()
         self._follow(query, tables, as_table, lambda rows: self._show_tables(query, rows, as_table))
 
     def draw(self, query: Query, chart: Chart) -> None:
-        """Its rows as a chart; Ctrl-C and Ctrl-Z as with any query."""
+        """Show the rows of a query as a chart; Ctrl-C and Ctrl-Z as with any query."""
         as_table = query.is_updating
         tables = query.tables() if as_table else query.batches()
         self._began = time.monotonic()
@@ -241,7 +245,7 @@ class Showing:
             self._show_rows(query, tables)
 
     def _show_rows(self, query: Query, tables: Iterator[pa.Table]) -> None:
-        """All of them, on a terminal a page of each micro-batch."""
+        """Show all rows; on a terminal a page of each micro-batch."""
         writer = self._display.writer(query.columns)
         paged = self._display.paged(writer)
         if paged is not None and query.job.is_bounded and self._display.pager_in_use is not None:
@@ -259,7 +263,7 @@ class Showing:
         return None
 
     def _show_in_pager(self, query: Query, tables: Iterator[pa.Table], writer: Writer) -> None:
-        """A result that ends: as it comes as long as it fits on the terminal, else all of it, once it is there."""
+        """Show a bounded result: directly while it fits on the terminal, else through the pager at its end."""
         long = LongResult(page_of_terminal())
         try:
             with self._status(query.job) as status:
@@ -274,7 +278,7 @@ class Showing:
                 writer.close()
 
     def _send_back(self, query: Query, feed: Feed, as_table: bool) -> bool:
-        """The query goes on, and its rows into a file; False where that cannot be."""
+        """Let the query continue in the background and write its rows to a file; False where it cannot."""
         job = query.job
         if isinstance(job, BatchRun):
             self._display.say("a query over finished data ends by itself, and stays here; Ctrl-C ends it now")
@@ -296,7 +300,7 @@ class Showing:
     # --- jobs ---
 
     def _show_job(self, job: Job) -> None:
-        """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
+        """Wait for a bounded INSERT, so that its result can be read next; leave others in the background."""
         if not job.is_bounded:
             return self._leave_in_background(job)
         try:
@@ -326,15 +330,13 @@ class Showing:
 
     @contextmanager
     def _listening(self) -> Iterator[Pressed | None]:
-        """What is pressed meanwhile; None where nobody types."""
+        """The keys that are pressed in the block; None where nobody types."""
         if self.keys is None or not isatty(self.keys.fileno()):
             yield None
             return
-        from sqlstream.shell.interrupts import listening
-
         with listening(self.keys) as pressed:
             yield pressed
 
     def _status(self, job: Job | BatchRun) -> StatusLine:
-        """How far the job is, as long as nothing else is shown."""
+        """The status line of a job."""
         return StatusLine(JobStatus(job).text, since=self._began)

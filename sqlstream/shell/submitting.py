@@ -57,7 +57,7 @@ _Named = (
 
 @dataclass(frozen=True)
 class _Materialized:
-    """A materialized view, or what drops one, for a process that is not to start its job."""
+    """Statements that create or drop a materialized view, for a process that is not to start its job."""
 
     name: nodes.Name
     as_table: Statement
@@ -65,14 +65,14 @@ class _Materialized:
 
 
 class Definitions:
-    """The statements that made the catalogs of the session what they are, in order. What lies in a catalog that lasts
-    is there for the other process, too."""
+    """The statements that define the temporary part of the session's catalogs, in order. What is stored in a permanent
+    catalog is available to the other process anyway."""
 
     def __init__(self) -> None:
         self._statements: list[Statement | _Materialized] = []
 
     def add(self, statement: Statement, catalog: Catalog) -> None:
-        """Remember a statement that went well, where it defines something; of CREATE TABLE … AS the table."""
+        """Record a successful statement, if it defines something; of CREATE TABLE … AS the table."""
         passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
         if not is_definition(statement) or isinstance(statement, passing):
             return
@@ -91,13 +91,14 @@ class Definitions:
         self._statements.append(statement)
 
     def script(self, settings: Mapping[str, str], statement: Statement) -> str:
-        """A script that does what the statement would do here. It has the secrets of the tables."""
+        """A script that repeats the definitions and runs the statement. It contains the secrets of the tables."""
         given = {key: value for key, value in settings.items() if key != JOBS_OF_SHELL}
         sets = [f"SET {quote_string(key)} = {quote_string(value)}" for key, value in given.items()]
         return "".join(f"{text};\n" for text in [*sets, *self._texts_for(statement), to_sql(statement)])
 
     def _texts_for(self, statement: Statement) -> Iterator[str]:
-        """A view is created anew by a statement of its name; another view reads its changes, all else its rows."""
+        """The definitions for a statement: a view is created by its own statement; another view reads its changes, all
+        else its rows."""
         creates = isinstance(statement, nodes.CreateMaterializedView)
         for remembered in self._statements:
             if not isinstance(remembered, _Materialized):
@@ -120,7 +121,7 @@ def _table(name: nodes.Name, catalog: Catalog) -> nodes.CreateTable:
 
 
 def _lasts(statement: _Named, catalog: Catalog) -> bool:
-    """Whether what it changes is kept outside of the session."""
+    """Whether the object of a statement is stored outside of the session."""
     if getattr(statement, "temporary", False) or (isinstance(statement, nodes.Drop) and statement.kind == "CATALOG"):
         return False
     of_database = isinstance(statement, nodes.CreateDatabase | nodes.AlterDatabase)
@@ -145,7 +146,7 @@ _WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
 
 
 class Submitter:
-    """Starts INSERTs of a session in processes of their own. ``remember`` gets each statement that has gone well."""
+    """Starts INSERTs of a session in their own processes."""
 
     def __init__(self, session: Session, environment: Mapping[str, str] | None = None) -> None:
         self._session = session
@@ -154,10 +155,11 @@ class Submitter:
         self._environment = dict(os.environ if environment is None else environment)
 
     def remember(self, statement: nodes.Statement) -> None:
+        """Record a definition, so that submitted jobs can repeat it."""
         self._definitions.add(statement, self._session.workspace.catalog)
 
     def submit(self, statement: Submitted) -> Submission:
-        """Start it. SqlStreamErrors for what is wrong with it, UnsupportedError SS463 where it needs this session."""
+        """Start the job. SqlStreamErrors for wrong statements, UnsupportedError SS463 where it needs this session."""
         self._require_lasting(statement)
         settings, checkpoint = self._settings(statement)
         script = self._definitions.script(settings, statement)
@@ -175,7 +177,7 @@ class Submitter:
         return submission
 
     def wait(self, submission: Submission) -> SubmittedJob:
-        """Until the job runs, or has ended. ExecutionError SS462 where it did not start."""
+        """Wait until the job runs or has ended. ExecutionError SS462 where it did not start."""
         while True:
             self._reap()
             job = submitted_job(submission)
@@ -197,7 +199,8 @@ class Submitter:
         )
 
     def _started(self, folder: Path, script: str) -> subprocess.Popen[bytes]:
-        """The process that waits for the job's. The script comes through a pipe: it may hold secrets."""
+        """The process that waits for that of the job. The script is sent through a pipe, because it may hold
+        secrets."""
         master = [] if self._session.master is None else ["--master", self._session.master]
         command = [sys.executable, "-m", "sqlstream", "run", "-", *master]
         with log_of(folder).open("wb") as log:
@@ -216,18 +219,18 @@ class Submitter:
         return process
 
     def _reap(self) -> None:
-        """A process that has ended is there until somebody asks for its exit status."""
+        """Ask for the exit status of ended processes, which are zombies until then."""
         self._processes = [process for process in self._processes if process.poll() is None]
 
     def close(self) -> None:
-        """They go on without us."""
+        """Forget the processes, which continue to run."""
         self._reap()
         for process in self._processes:
             process.returncode = 0  # else Python warns of processes that nobody waits for
 
     def _settings(self, statement: Submitted) -> tuple[Mapping[str, str], str]:
-        """The settings of the job, and where its checkpoint is: in the directory of the session's settings, or else
-        in the user's, with a name that no earlier job has there."""
+        """The settings of the job and the path of its checkpoint: in the directory of the session's settings, or else
+        in the user's, under a name that no earlier job has there."""
         workspace = self._session.workspace
         given = dict(workspace.settings.given)
         if isinstance(statement, nodes.CreateMaterializedView):
@@ -263,7 +266,7 @@ def _default_name(statement: nodes.Insert | nodes.StatementSet, workspace: Works
 
 
 def _unused(wanted: str, parent: Path) -> str:
-    """The name, with a number where a job has it already."""
+    """The name, with a number appended where another job has it."""
     number, name = 1, wanted
     while (parent / name).exists():
         number += 1
@@ -272,7 +275,7 @@ def _unused(wanted: str, parent: Path) -> str:
 
 
 def _tables_of(statement: Submitted, workspace: Workspace) -> list[Table]:
-    """All that it reads and writes."""
+    """All tables that a statement reads and writes."""
     if isinstance(statement, nodes.CreateMaterializedView):
         kept, _ = insert_of(declared_materialized(statement, workspace, ""), workspace)
         return [*scanned_tables(kept), *looked_up_tables(kept), *side_tables(kept)]
@@ -290,14 +293,14 @@ def _tables_of(statement: Submitted, workspace: Workspace) -> list[Table]:
 
 
 def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
-    """The job of the session that does what the statement says."""
+    """The running job of the session that executes the same statement."""
     written = to_sql(statement)
     living = (job for job in jobs if job.state in (JobState.RUNNING, JobState.RESTARTING))
     return next((job for job in living if job.record.description.sql == written), None)
 
 
 def submitted_text(job: SubmittedJob) -> str:
-    """What became of a job that was submitted, and where one sees more."""
+    """What became of a submitted job, and how to see more."""
     submission, life = job.submission, job.record.life
     if (failure := submitted_failure(job)) is not None:
         return failure

@@ -1,7 +1,7 @@
-"""A small query of the shell's own, while Spark is there and nobody has asked it for anything yet.
+"""A small query that warms up Spark while the user types.
 
-Spark's first query with state takes seconds, whatever it asks for: Java loads and compiles what plans and runs it, and
-the Python of tasks starts and imports. Who still types need not wait for that.
+Spark's first query with state takes seconds: Java loads and compiles the code that plans and runs it, and the Python
+processes of tasks start and import.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _LOG = logging.getLogger("sqlstream.shell")
 
 
 class WarmUp:
-    """Runs the query once on a thread of its own; what somebody asks for stops it, and it begins again afterwards.
+    """Runs the query once, on a thread. A statement of the user stops it, and it starts again afterwards.
 
-    It has a session of its own, so that no statement sees it. It never fails the shell.
+    It has its own session, so that no statement sees it. It never makes the shell fail.
     """
 
     def __init__(self, session: Session, start: SparkStart) -> None:
@@ -54,14 +54,14 @@ class WarmUp:
         self._spark_is_there = False
 
     def begin(self) -> None:
-        """As soon as Spark is there and nothing runs, unless a setting says that there is to be none."""
+        """Start the thread, unless the settings disable the warm-up."""
         if self._session.workspace.settings[WARM_UP]:
             self._thread = threading.Thread(target=self._run, name="sqlstream-warm-up", daemon=True)
             self._thread.start()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Somebody has Spark do something in the block. Waits for nothing."""
+        """Suspend the warm-up while the block uses Spark. Does not wait."""
         self._asked += 1
         self._wanted.set()
         try:
@@ -71,7 +71,7 @@ class WarmUp:
             self._still_since = monotonic()
 
     def close(self) -> None:
-        """It ends, and has left nothing behind. Spark that is still starting is not waited for."""
+        """Stop the warm-up. Does not wait for Spark if it is still starting."""
         self._closed.set()
         self._wanted.set()
         if self._thread is not None and self._spark_is_there:
@@ -90,7 +90,7 @@ class WarmUp:
             _LOG.debug("the warm-up failed: %s", error)
 
     def _has_pause(self) -> bool:
-        """Waits until nothing has run for a moment; False once the shell ends."""
+        """Wait until nothing has run for a moment; False once the shell ends."""
         while not self._closed.wait(_LOOK_SECONDS):
             if self._is_still():
                 self._wanted.clear()
@@ -102,8 +102,8 @@ class WarmUp:
         return not (self._asked or self._session.running) and monotonic() - self._still_since > _STILL_SECONDS
 
     def _once(self) -> bool:
-        """Whether the query ran until its end."""
-        from sqlstream.query import Query
+        """Run the query; False where it was stopped."""
+        from sqlstream.query import Query  # loaded on the thread of the warm-up
         from sqlstream.session import Session
 
         with Session(self._start.spark.newSession()) as own:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
 from sqlstream.spark.private_settings import JAVA_OPTIONS
-from sqlstream.spark.running import is_connect
+from sqlstream.spark.running import is_connect, is_spark_gone, only_at_start, require_master, running_session
 from sqlstream.spark.tuning.choices import FIELDS, NONE, tuning_of
 from sqlstream.udfs.hiding import hiding
 
@@ -32,14 +32,13 @@ class SparkHandle:
 
     def require_possible(self) -> None:
         """ExecutionError SS413 where another Spark runs in this process already; starts none."""
-        from sqlstream.spark.running import require_master, running_session
-
         running = running_session() if self.master is not None else None
         if running is not None:
             require_master(running, self.master)
 
     @property
     def started(self) -> bool:
+        """True where Spark has been started for the session, or was given to it."""
         return self._spark is not None
 
     @property
@@ -50,6 +49,7 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
+        """Spark's session, started now if it was not, with the settings applied."""
         with hiding(settings.secrets):
             if self._spark is None:
                 self._spark = self._start(settings)
@@ -59,7 +59,7 @@ class SparkHandle:
     def _start(self, settings: Settings) -> SparkSession:
         from pyspark.errors import PySparkImportError
 
-        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect
+        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect  # loads PySpark
 
         tuning = tuning_of(settings)
         if self._given is not None:
@@ -97,8 +97,6 @@ class SparkHandle:
     def _change(self, key: str, value: str) -> None:
         from pyspark.errors import AnalysisException, PySparkException
 
-        from sqlstream.spark.running import only_at_start
-
         assert self._spark is not None
         if only_at_start(key):
             raise _not_changeable(key)
@@ -126,8 +124,6 @@ class SparkHandle:
             for key in list(self._before):
                 self._restore(key)
         except Exception as error:
-            from sqlstream.spark.running import is_spark_gone
-
             if not is_spark_gone(error):
                 raise
 

@@ -61,6 +61,7 @@ def make_active(spark: SparkSession) -> None:
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:
+    """Hadoop's configuration in Spark's JVM; None where PySpark does not give it."""
     ask: Callable[[], Any] | None = attribute(spark, "sparkContext", "_jsc", "hadoopConfiguration")
     return None if ask is None else ask()
 

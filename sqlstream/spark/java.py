@@ -58,6 +58,7 @@ def require_java() -> None:
 
 
 def main() -> int:
+    """Print why Spark cannot run on the Java that is found; the exit code."""
     try:
         require_java()
     except SqlStreamError as error:

@@ -40,6 +40,7 @@ class SparkStart:
         self._thread.start()
 
     def wait(self) -> None:
+        """Wait until Spark has started; raises the error of a start that failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -53,7 +54,7 @@ class SparkStart:
 
     def advice(self) -> str | None:
         """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
-        from sqlstream.spark.java import advice
+        from sqlstream.spark.java import advice  # loads PySpark
 
         return None if is_connect(self.spark) else advice(self._seconds)
 

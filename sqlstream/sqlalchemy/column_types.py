@@ -27,6 +27,7 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:
+        """This type for SQLAlchemy's ``Interval``."""
         return cls()
 
 
@@ -34,6 +35,7 @@ class CalendarDate(sqltypes.Date):
     """A DATE, also where a datetime is given: Spark would compare its time of day, too."""
 
     def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
+        """Dates for parameters: those of a ``datetime`` lose their time of day."""
         return lambda value: value.date() if isinstance(value, datetime) else value
 
 

@@ -22,6 +22,7 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
         return quote_name(value) != value or value.lower() != value
 
     def quote_schema(self, schema: str, force: Any = None) -> str:
+        """A schema as ``catalog.database``, each part quoted where it must be."""
         return ".".join(self.quote(name) for name in schema.split("."))
 
 
@@ -40,6 +41,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return text.removeprefix(f"{self.preparer.quote_schema(schema)}.") if schema else text
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
+        """LIMIT and OFFSET."""
         text = ""
         if select._limit_clause is not None:
             text += "\n LIMIT " + self.process(select._limit_clause, **kw)
@@ -48,13 +50,16 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return text
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
+        """CompileError: there are no locks."""
         raise exc.CompileError("sqlstream has no locks: leave out with_for_update()")
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
+        """A query without rows, for ``IN ()``."""
         nulls = ", ".join("NULL" for _ in (element_types or [None]))
         return f"SELECT {nulls} WHERE 1 <> 1"
 
     def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        """A query without rows, for ``IN ()``."""
         return self.visit_empty_set_expr(type_, **kw)
 
     def render_literal_value(self, value: Any, type_: Any) -> str:
@@ -65,9 +70,11 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return literal(processor(value) if processor is not None else value)
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """``RLIKE``."""
         return self._rlike(binary, "RLIKE", **kw)
 
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """``NOT RLIKE``."""
         return self._rlike(binary, "NOT RLIKE", **kw)
 
     def _rlike(self, binary: Any, word: str, **kw: Any) -> str:
@@ -76,14 +83,17 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}"
 
     def visit_regexp_replace_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """``REGEXP_REPLACE``; CompileError for flags, which stand in the pattern."""
         if binary.modifiers["flags"] is not None:
             raise exc.CompileError("sqlstream takes flags of a regular expression inside it: '(?i)…'")
         return f"REGEXP_REPLACE({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
 
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """``ILIKE``."""
         return self._ilike(binary, "ILIKE", **kw)
 
     def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """``NOT ILIKE``."""
         return self._ilike(binary, "NOT ILIKE", **kw)
 
     def _ilike(self, binary: Any, word: str, **kw: Any) -> str:
@@ -92,15 +102,19 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}{behind}"
 
     def visit_now_func(self, fn: Any, **kw: Any) -> str:
+        """The present time."""
         return "CURRENT_TIMESTAMP()"
 
     def returning_clause(self, stmt: Any, returning_cols: Any, **kw: Any) -> str:
+        """CompileError: there is no RETURNING."""
         raise exc.CompileError("sqlstream has no RETURNING: give each row its key")
 
     def visit_update(self, update_stmt: Any, *args: Any, **kw: Any) -> str:
+        """CompileError: rows are not updated in place."""
         raise exc.CompileError("sqlstream changes no rows: INSERT into a table with a PRIMARY KEY replaces them")
 
     def visit_delete(self, delete_stmt: Any, *args: Any, **kw: Any) -> str:
+        """TRUNCATE for a DELETE of all rows; CompileError for one with a condition."""
         if delete_stmt._where_criteria:
             raise exc.CompileError("sqlstream deletes no single rows: delete() without where() removes all")
         super().visit_delete(delete_stmt, *args, **kw)  # which notes what is compiled
@@ -111,6 +125,7 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
     """CREATE TABLE with the options of its connector; constraints other than PRIMARY KEY are refused."""
 
     def get_column_specification(self, column: Any, **kw: Any) -> str:
+        """A column of CREATE TABLE: name, type, NOT NULL and comment."""
         name = self.preparer.format_column(column)
         comment = "" if column.comment is None else f" COMMENT {quote_string(column.comment)}"
         if column.identity is not None:
@@ -124,6 +139,7 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return f"{name} {kind}{'' if column.nullable else ' NOT NULL'}{comment}"
 
     def create_table_constraints(self, table: Any, *args: Any, **kw: Any) -> str:
+        """The primary key and the watermark of CREATE TABLE."""
         lines = [super().create_table_constraints(table, *args, **kw)]
         watermark = table.dialect_options["sqlstream"]["watermark"]
         if watermark is not None:
@@ -132,22 +148,27 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return ", \n\t".join(line for line in lines if line)
 
     def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> str:
+        """PRIMARY KEY … NOT ENFORCED."""
         if not len(constraint):
             return ""
         return f"{super().visit_primary_key_constraint(constraint, **kw)} NOT ENFORCED"
 
     def visit_unique_constraint(self, constraint: Any, **kw: Any) -> str:
+        """CompileError: there is no UNIQUE."""
         raise exc.CompileError("sqlstream has no UNIQUE: a PRIMARY KEY replaces rows of its key")
 
     def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
+        """CompileError: there are no foreign keys."""
         raise exc.CompileError("sqlstream has no foreign keys")
 
     def visit_check_constraint(self, constraint: Any, **kw: Any) -> str:
+        """CompileError: there is no CHECK."""
         raise exc.CompileError("sqlstream has no CHECK: filter rows where they are read")
 
     visit_table_or_column_check_constraint = visit_check_constraint
 
     def post_create_table(self, table: Any) -> str:
+        """The clauses after the columns of CREATE TABLE: comment, partitions and options."""
         said = table.dialect_options["sqlstream"]
         by_default: Mapping[str, str] = self.dialect.table_options  # type: ignore[attr-defined] # ours
         options: Mapping[str, str] = said["with"] or by_default
@@ -158,28 +179,36 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return f"{text}\nWITH ({', '.join(pairs)})"
 
     def visit_set_table_comment(self, create: Any, **kw: Any) -> str:
+        """CompileError: comments are those of CREATE TABLE."""
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
     def visit_drop_table_comment(self, drop: Any, **kw: Any) -> str:
+        """CompileError: comments are those of CREATE TABLE."""
         return self.visit_set_table_comment(drop)
 
     def visit_set_column_comment(self, create: Any, **kw: Any) -> str:
+        """CompileError: comments are those of CREATE TABLE."""
         return self.visit_set_table_comment(create)
 
     def visit_drop_column_comment(self, drop: Any, **kw: Any) -> str:
+        """CompileError: comments are those of CREATE TABLE."""
         return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
+        """CompileError: there are no indexes."""
         raise exc.CompileError("sqlstream has no indexes")
 
     def visit_create_sequence(self, create: Any, *args: Any, **kw: Any) -> str:
+        """CompileError: there are no sequences."""
         raise exc.CompileError("sqlstream has no sequences")
 
     def visit_create_schema(self, create: Any, **kw: Any) -> str:
+        """CREATE DATABASE."""
         softly = getattr(create, "if_not_exists", False)  # SQLAlchemy 1.4 has neither
         return f"CREATE DATABASE {'IF NOT EXISTS ' if softly else ''}{self._database(create)}"
 
     def visit_drop_schema(self, drop: Any, **kw: Any) -> str:
+        """DROP DATABASE."""
         cascade = " CASCADE" if drop.cascade else ""
         softly = getattr(drop, "if_exists", False)
         return f"DROP DATABASE {'IF EXISTS ' if softly else ''}{self._database(drop)}{cascade}"
@@ -201,9 +230,11 @@ class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
     """Those of other databases that mean the same are spelled as ours."""
 
     def visit_INTEGER(self, type_: Any, **kw: Any) -> str:
+        """INT."""
         return "INT"
 
     def visit_TINYINT(self, type_: Any, **kw: Any) -> str:
+        """TINYINT."""
         return "TINYINT"
 
     def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
@@ -211,14 +242,17 @@ class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
         return "FLOAT" if (type_.precision or 53) <= 24 else "DOUBLE"
 
     def visit_REAL(self, type_: Any, **kw: Any) -> str:
+        """FLOAT, of 32 bits."""
         return "FLOAT"
 
     def visit_DOUBLE(self, type_: Any, **kw: Any) -> str:
+        """DOUBLE, of 64 bits."""
         return "DOUBLE"
 
     visit_DOUBLE_PRECISION = visit_DOUBLE
 
     def visit_NUMERIC(self, type_: Any, **kw: Any) -> str:
+        """DECIMAL, the largest one where no precision is given."""
         if type_.precision is None:
             return _LARGEST_DECIMAL
         return f"DECIMAL({type_.precision}, {type_.scale or 0})"
@@ -226,22 +260,26 @@ class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
     visit_DECIMAL = visit_NUMERIC
 
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
+        """VARCHAR of a length, else STRING."""
         return f"VARCHAR({type_.length})" if type_.length else "STRING"
 
     visit_NVARCHAR = visit_VARCHAR
 
     def visit_CHAR(self, type_: Any, **kw: Any) -> str:
+        """CHAR of a length, else STRING."""
         return f"CHAR({type_.length})" if type_.length else "STRING"
 
     visit_NCHAR = visit_CHAR
 
     def visit_TEXT(self, type_: Any, **kw: Any) -> str:
+        """STRING."""
         return "STRING"
 
     visit_CLOB = visit_NCLOB = visit_TEXT
     visit_JSON = visit_TEXT  # SQLAlchemy writes and reads the text
 
     def visit_BLOB(self, type_: Any, **kw: Any) -> str:
+        """BINARY."""
         return "BINARY"
 
     visit_BINARY = visit_VARBINARY = visit_BLOB
@@ -253,26 +291,33 @@ class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
     visit_DATETIME = visit_TIMESTAMP
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
+        """TIME."""
         return "TIME"
 
     def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
+        """INTERVAL DAY TO SECOND."""
         return "INTERVAL DAY TO SECOND"
 
     def visit_UUID(self, type_: Any, **kw: Any) -> str:
+        """STRING, because there is no type for UUIDs."""
         return "STRING"
 
     def visit_VARIANT(self, type_: Any, **kw: Any) -> str:
+        """VARIANT."""
         return "VARIANT"
 
     def visit_ARRAY(self, type_: Any, **kw: Any) -> str:
+        """ARRAY, nested for several dimensions."""
         text = self.process(type_.item_type, **kw)
         for _ in range(type_.dimensions or 1):
             text = f"ARRAY<{text}>"
         return text
 
     def visit_MAP(self, type_: Any, **kw: Any) -> str:
+        """MAP of keys and values."""
         return f"MAP<{self.process(type_.key, **kw)}, {self.process(type_.value, **kw)}>"
 
     def visit_STRUCT(self, type_: Any, **kw: Any) -> str:
+        """STRUCT of named fields."""
         fields = (f"{quote_name(name)}: {self.process(kind, **kw)}" for name, kind in type_.fields)
         return f"STRUCT<{', '.join(fields)}>"

@@ -114,7 +114,8 @@ class SqlStreamDialect(Reflection):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        from sqlstream import dbapi
+        """The DB-API module that SQLAlchemy connects through."""
+        from sqlstream import dbapi  # loaded when an engine connects
 
         return dbapi
 
@@ -126,10 +127,12 @@ class SqlStreamDialect(Reflection):
     # --- connections ------------------------------------------------------------------------------------------
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of ``dbapi.connect`` for a URL."""
         return [], arguments_of(url)
 
     def connect(self, *args: Any, **arguments: Any) -> Any:
-        from sqlstream.dbapi import Connection
+        """A connection over the session of the engine, which the first connection opens."""
+        from sqlstream.dbapi import Connection  # loaded when an engine connects
 
         with self._lock:
             if self._session is None:
@@ -148,9 +151,11 @@ class SqlStreamDialect(Reflection):
             session.close()
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        """Whether an error says that Spark or the session is gone."""
         return getattr(e, "code", None) in _GONE
 
     def do_ping(self, dbapi_connection: Any) -> bool:
+        """Whether the connection is open."""
         return not dbapi_connection.closed
 
     def do_begin(self, dbapi_connection: Any) -> None:
@@ -163,12 +168,15 @@ class SqlStreamDialect(Reflection):
         """SQLAlchemy rolls back whatever it gives back to the pool. Each statement has taken effect by then."""
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
+        """Only AUTOCOMMIT: there are no transactions."""
         return ["AUTOCOMMIT"]
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        """AUTOCOMMIT: there are no transactions."""
         return "AUTOCOMMIT"
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
+        """AUTOCOMMIT: there are no transactions."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
@@ -179,7 +187,7 @@ class SqlStreamDialect(Reflection):
 
 
 def _opened(catalog: str | None = None, database: str | None = None, **arguments: Any) -> Session:
-    from sqlstream.dbapi import connect
+    from sqlstream.dbapi import connect  # loaded when an engine connects
 
     connection: Connection = connect(**arguments)
     if catalog is not None:

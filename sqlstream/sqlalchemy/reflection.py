@@ -90,6 +90,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
+        """Whether there is a database of this name."""
         with _session(connection) as session:
             try:
                 _namespace(session.workspace.catalog, schema_name)
@@ -109,22 +110,27 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        """The tables of a database that are stored in its catalog."""
         return _names(connection, schema, Table, temporary=False)
 
     @_cached
     def get_temp_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        """The temporary tables of a database."""
         return _names(connection, schema, Table, temporary=True)
 
     @_cached
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        """The views of a database that are stored in its catalog."""
         return _names(connection, schema, View, temporary=False)
 
     @_cached
     def get_temp_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        """The temporary views of a database."""
         return _names(connection, schema, View, temporary=True)
 
     @_cached
     def get_view_definition(self, connection: Any, view_name: str, schema: str | None = None, **kw: Any) -> str:
+        """The query of a view; NoSuchTableError where there is no such view."""
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, view_name, schema)
             if not isinstance(relation, View):
@@ -133,6 +139,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> list[Any]:
+        """The columns of a table or view with their types; NoSuchTableError where there is none."""
         with _session(connection) as session:
             catalog = session.workspace.catalog
             relation = _relation(catalog, table_name, schema)
@@ -144,6 +151,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
+        """The columns of the primary key; none for views."""
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, table_name, schema)
             columns = list(relation.primary_key) if isinstance(relation, Table) else []
@@ -151,6 +159,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_table_comment(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
+        """The comment of a table or view."""
         with _session(connection) as session:
             catalog = session.workspace.catalog
             relation = _relation(catalog, table_name, schema)

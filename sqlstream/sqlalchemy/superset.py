@@ -44,10 +44,12 @@ class SqlStreamEngineSpec(BaseEngineSpec):  # type: ignore[misc] # Superset is i
 
     @classmethod
     def epoch_to_dttm(cls) -> str:
+        """The expression that makes a timestamp of seconds since 1970."""
         return "TIMESTAMP_SECONDS({col})"
 
     @classmethod
     def epoch_ms_to_dttm(cls) -> str:
+        """The expression that makes a timestamp of milliseconds since 1970."""
         return "TIMESTAMP_MILLIS({col})"
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
-from sqlstream.batch import Batch, chosen, runs_instead
+from sqlstream.batch import Batch, chosen, only_as_batch
 from sqlstream.batch.running import Batches
 from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, Path, full_name
 from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualified
@@ -156,8 +156,8 @@ def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
     name = statement.name.parts[-1]
     try:
         return replace(bind_view(statement, workspace.catalog, text), name=name)
-    except SqlStreamError as error:
-        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+    except SqlStreamError:
+        if not only_as_batch(nodes.Query(statement.query, span=statement.span), workspace):
             raise
     return View(name, statement.query, statement.columns, text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from sqlstream.batch import runs_instead
+from sqlstream.batch import only_as_batch
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.functions.builtin import Builtin, BuiltinKind, Origin
@@ -181,8 +181,8 @@ def _describe_query(statement: nodes.DescribeQuery, workspace: Workspace) -> Row
     """The columns of a query. BindError SS601 where only Spark knows them."""
     try:
         plan = bind_query(statement.query, workspace.catalog)
-    except SqlStreamError as error:
-        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+    except SqlStreamError:
+        if not only_as_batch(nodes.Query(statement.query, span=statement.span), workspace):
             raise
         message = "the columns of this query are known to Spark alone, because it runs as a batch"
         hint = "Run it with LIMIT 1, which shows them."
@@ -205,7 +205,7 @@ def _described(name: nodes.Name, workspace: Workspace) -> Rows:
 def _unknown_columns(view: View, name: nodes.Name, workspace: Workspace, error: SqlStreamError) -> SqlStreamError:
     """SS601 for a view over finished data that no stream takes; what is wrong with any other."""
     statement = nodes.Query(view.query, span=name.span)
-    if not runs_instead(statement, workspace, error):
+    if not only_as_batch(statement, workspace):
         return error
     message = f'the columns of view "{view.name}" are known to Spark alone, because its query runs as a batch'
     return BindError(UNKNOWN_COLUMNS, message, name.span, hint=f"SELECT * FROM {view.name} LIMIT 1 shows them.")

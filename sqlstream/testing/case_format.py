@@ -36,28 +36,32 @@ class CaseRows:
 
 @dataclass(frozen=True)
 class Watermark:
+    """The watermark of a table reaches ``ms``, in milliseconds since 1970."""
+
     table: str
     ms: int
 
 
 @dataclass(frozen=True)
 class ProcessingTime:
+    """Processing time reaches ``ms``, in milliseconds since 1970."""
+
     ms: int
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    pass
+    """A micro-batch ends, and with it a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    pass
+    """The query stops and continues from its newest checkpoint."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    pass
+    """The input ends: watermarks go to infinity."""
 
 
 Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
@@ -111,6 +115,7 @@ class Case:
 
     @property
     def directory(self) -> str:
+        """The directory of the case below the root."""
         return self.id.rpartition("/")[0]
 
 
@@ -259,6 +264,7 @@ def same_value(expected: Any, got: Any) -> bool:
 
 
 def same_row(expected: Sequence[Any], got: Sequence[Any]) -> bool:
+    """Whether a row has the expected values, within the tolerance of its types."""
     return len(expected) == len(got) and all(same_value(e, g) for e, g in zip(expected, got, strict=True))
 
 

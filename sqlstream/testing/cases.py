@@ -163,7 +163,7 @@ def run_file(
 
 
 def _name_of(path: Path, root: Path) -> str:
-    """The path below the root, where it lies there: a link need not."""
+    """The path relative to the root, if the file is below it: a link need not be."""
     absolute = path.absolute()
     below = absolute.relative_to(root) if absolute.is_relative_to(root) else path
     return below.with_suffix("").as_posix()
@@ -173,7 +173,7 @@ _Outcome = tuple[Verdict, str | None, str, str | None]
 
 
 def _on_purpose(case: Case, outcome: _Outcome, argued: Mapping[str, str]) -> _Outcome:
-    """Where the dialect decides otherwise, a case does not fail; the reason becomes the note."""
+    """The outcome, or DIFFERS with the reason where the dialect differs on purpose."""
     verdict, code, message, _ = outcome
     why = argued.get(case.id)
     if why is not None and verdict is not Verdict.PASS:
@@ -259,14 +259,14 @@ class CaseRun:
         return (expected for expected in self._case.expected if expected.after == index)
 
     def _changes_of(self, table: str, columns: tuple[str, ...] | None) -> list[Change]:
-        """What came out to a table beside the result, such as late rows."""
+        """The rows of a table beside the result, such as late rows."""
         try:
             return self._picked(self._test.output(table), table, columns)
         except ValueError as error:
             raise Different(str(error)) from error
 
     def _picked(self, changes: list[Change], table: str | None, columns: tuple[str, ...] | None) -> list[Change]:
-        """The changes with these columns only."""
+        """The changes, reduced to these columns."""
         if columns is None:
             return changes
         names = [name.casefold() for name in self._test.output_columns(table)]

@@ -1,4 +1,4 @@
-"""Runs the blocks of golden files: what a block gives, as the lines that its file should have."""
+"""Runs the blocks of golden files; the outcome is the text that the block should contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from sqlstream.testing.tested_session import define_mocked
 
 
 def syntax_lines(sql: str) -> tuple[str, ...]:
-    """For each statement of a script its SQL and, in the order of the text, its nodes without what is left out."""
+    """For each statement of a script its SQL, then its nodes in the order of the text, without fields that have
+    defaults."""
     return tuple(line for statement in parse_script(sql) for line in (to_sql(statement), *_nodes(statement)))
 
 
@@ -44,7 +45,7 @@ def _nodes(statement: Node) -> Iterator[str]:
 
 
 def _queries(node: object) -> Iterator[exp.Expression]:
-    """The queries of a statement, those of the statements within it too."""
+    """The queries of a statement, including those of nested statements."""
     if isinstance(node, exp.Expression) and isinstance(node, exp.Query):
         yield node
     elif isinstance(node, tuple):
@@ -117,7 +118,7 @@ def run_block(
 
 
 def prepare(blocks: Iterable[Block], session: Session, folder: Path) -> None:
-    """Carry out the blocks that expect nothing."""
+    """Carry out the setup blocks: ``statement`` and ``script``."""
     for block in blocks:
         if block.kind not in SETUP:
             continue
@@ -129,7 +130,7 @@ def prepare(blocks: Iterable[Block], session: Session, folder: Path) -> None:
 
 
 def _carry_out(text: str, session: Session) -> None:
-    """The statements of a block; of a materialized view the definition alone, whose job nobody waits for."""
+    """Run the statements of a block; define materialized views without starting their jobs."""
     statements = parse_script(text)
     if not any(isinstance(statement, CreateMaterializedView) for statement in statements):
         session.sql(text)
@@ -152,8 +153,7 @@ def _names_file(block: Block) -> bool:
 
 
 def _sql_of(block: Block, session: Session, folder: Path) -> str:
-    """The SQL of a block: its own, or the statement that runs in the file that it names, whose definitions are carried
-    out."""
+    """The SQL of a block: its own, or the statement to run of the file that it names, after the definitions in it."""
     if not _names_file(block):
         return block.sql
     path = folder / block.sql[1:].strip()
@@ -186,12 +186,12 @@ def _plan(block: Block, sql: str, session: Session) -> tuple[str, ...]:
 
 
 def _error(block: Block, sql: str, session: Session) -> tuple[str, ...]:
-    """All mistakes of the statements; none where they are accepted."""
+    """The diagnostics of all mistakes; none where the statements are accepted."""
     return tuple(line for diagnostic in session.check(sql) for line in _lines(diagnostic.render()))
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    """Without blank lines, which would end the block."""
+    """The lines of a text without blank ones, which would end the block."""
     return tuple(line.rstrip() for line in text.splitlines() if line.strip())
 
 
@@ -214,8 +214,8 @@ def _stream(block: Block, sql: str, session: Session, folder: Path, *, restart: 
 
 
 def _asked(block: Block, steps: Sequence[Step]) -> list[int]:
-    """Before which steps output is asked for: not between two after which nothing is to come, as nothing after both is
-    nothing after either. What a table has after a step may go with the next."""
+    """The steps before which output is fetched. It is not fetched between two steps without expected output, except
+    that a ``table`` is compared after each step."""
     return [i for i in range(1, len(steps)) if block.options.table or steps[i - 1].output or steps[i].output]
 
 
@@ -234,7 +234,7 @@ def _streamed(
 
 
 def _runs(steps: int, starts: Iterable[int]) -> list[slice]:
-    """The steps after each of which, performed together, output is asked for."""
+    """The steps that are performed together, as slices."""
     bounds = [0, *starts, steps]
     return [slice(start, end) for start, end in pairwise(bounds)]
 
@@ -249,8 +249,8 @@ _MOST_ROWS = 30
 def cause_of(
     blocks: Sequence[Block], index: int, outcome: Outcome, folder: Path, sessions: SessionFactory = LocalSession
 ) -> str | None:
-    """The row, where a step of several rows differs; the block runs once more for it, with each row of
-    this step as a step. None where one row is all that the step brings, or no single row brings the difference."""
+    """The input row that causes a difference in a step with several rows. The block runs once more, with each row of
+    the step as its own step. None where the step has one row, or no single row causes the difference."""
     if not outcome.steps or outcome.comparison is None:
         return None
     number, step = first_difference(outcome)

@@ -22,8 +22,8 @@ GRAMMAR = "stream [table [by column, …]] [unordered] [tolerance number]"
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """``table``: rows merged, by the columns ``key`` where they are named. ``unordered``: rows of one step come in any
-    order. ``tolerance``: by how much of its size a FLOAT or DOUBLE may differ; None: by what its digits leave open."""
+    """How a stream is compared. ``table``: rows merged by the columns ``key``. ``unordered``: rows of one step in any
+    order. ``tolerance``: the allowed relative difference of FLOAT and DOUBLE; None: that of the printed digits."""
 
     table: bool = False
     key: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class StreamOptions:
 
 
 def stream_options(text: str) -> StreamOptions:
-    """The options that the words spell; ValueError where they spell none."""
+    """The options of a stream block; ValueError for unknown words."""
     words = text.replace(",", " , ").split()
     table = words[:1] == [TABLE]
     rest = words[table:]
@@ -51,7 +51,7 @@ def stream_options(text: str) -> StreamOptions:
 
 
 def _names(words: list[str]) -> Iterator[str]:
-    """The names between commas, up to the first word without a comma before it."""
+    """The names separated by commas, up to the first word that no comma precedes."""
     for i in range(0, len(words), 2):
         yield words[i]
         if words[i + 1 : i + 2] != [","]:
@@ -72,13 +72,13 @@ _STEPS_OF_TWO_RESTARTS = 6
 
 
 class GoldenFormatError(ValueError):
-    """A golden file that is not one; says in which line."""
+    """A malformed golden file; the message has the line."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """``line`` is that of the kind, from 1; ``stage`` is that of a ``plan``, or the options behind ``stream``;
-    ``expected`` is None where nothing is."""
+    """A block. ``line`` is the line of its kind, from 1; ``stage`` is that of a ``plan``, or the options of a
+    ``stream``; ``expected`` is None for kinds that expect nothing."""
 
     kind: str
     line: int
@@ -89,12 +89,12 @@ class Block:
 
     @property
     def title(self) -> str:
-        """The first comment, or the line."""
+        """The first comment, or the line number."""
         return self.comments[0] if self.comments else f"line {self.line}"
 
     @property
     def options(self) -> StreamOptions:
-        """Those of a ``stream``."""
+        """The options of a ``stream``."""
         return stream_options(self.stage or "")
 
     @property
@@ -103,6 +103,7 @@ class Block:
         return any(line.startswith(FAILS) for line in self.expected or ())
 
     def with_expected(self, lines: tuple[str, ...]) -> Block:
+        """The block with other expected lines."""
         return replace(self, expected=lines)
 
 

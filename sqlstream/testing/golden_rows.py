@@ -1,4 +1,4 @@
-"""Lines of expected and actual rows: do they say the same, and which is the first that does not?"""
+"""Expected and actual rows: lines of golden files and their comparison, and files of rows."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Line:
 
 
 def cut(line: str, types: Types) -> Line:
+    """A line of expected output in its parts: table, kind and columns."""
     table, rest = "", line
     name, colon, behind = line.partition(": ")
     if colon and name.casefold() in types:
@@ -59,18 +60,19 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class LineComparison:
-    """``types`` are those of the columns; ``tolerance`` as in ``StreamOptions``."""
+    """Compares lines. ``types`` are those of the columns by table; ``tolerance`` is as in ``StreamOptions``."""
 
     types: Types
     tolerance: float | None = None
     unordered: bool = False
 
     def same(self, expected: Sequence[str], actual: Sequence[str]) -> bool:
+        """Whether all actual lines are as expected."""
         return not any(pair.differs for pair in self.aligned(expected, actual))
 
     def aligned(self, expected: Sequence[str], actual: Sequence[str]) -> list[Pair]:
-        """Lines beside each other. Unordered ones that are the same stand first, then each that is left beside its
-        likest; ordered ones stay in their order."""
+        """The lines as pairs. Unordered equal lines come first, then each other line next to the most similar one;
+        ordered lines stay in their order."""
         if self.unordered:
             return self._unordered(expected, actual)
         if len(expected) == len(actual) and all(map(self.alike, expected, actual)):
@@ -96,7 +98,7 @@ class LineComparison:
         return [*same, *self._likest(missing, left)]
 
     def _likest(self, missing: Sequence[str], surplus: Sequence[str]) -> Iterator[Pair]:
-        """Each line beside the other that has most columns in common with it, the likest first."""
+        """Each line next to the line that has most columns in common with it, the most similar first."""
         lines, others = dict(enumerate(missing)), dict(enumerate(surplus))
         if len(missing) * len(surplus) <= _MOST_PAIRS:
             likeness = {(i, j): self._equal_columns(missing[i], surplus[j]) for i in lines for j in others}
@@ -110,7 +112,7 @@ class LineComparison:
         return sum(a == b for a, b in zip(cut(one, self.types).columns, cut(other, self.types).columns, strict=False))
 
     def alike(self, expected: str, actual: str) -> bool:
-        """True where the lines are the same, but for the last digits of floating-point numbers."""
+        """True where the lines are equal, up to the last digits of floating-point numbers."""
         if expected == actual:
             return True
         if expected.startswith(FAILS) or actual.startswith(FAILS):
@@ -144,7 +146,7 @@ class LineComparison:
 
 
 def _float_of(kind: DataType) -> str | None:
-    """FLOAT or DOUBLE where values of the type hold such numbers, the less exact one first."""
+    """FLOAT or DOUBLE where values of the type contain such numbers, FLOAT if both."""
     inner = [argument[1] if isinstance(argument, tuple) else argument for argument in kind.args]
     names = [kind.name, *(_float_of(argument) for argument in inner if isinstance(argument, DataType))]
     return next((name for name in _DIGITS if name in names), None)
@@ -174,7 +176,7 @@ Columns = Sequence[tuple[str, DataType]]
 
 
 def read_rows_of_file(path: Path, columns: Columns) -> list[Change]:
-    """The rows of a file with their kinds; ValueError where it is none of these, or does not have these columns."""
+    """The rows of a file with their kinds; ValueError for another format or other columns."""
     try:
         records = _records(path, dict(columns))
     except OSError as error:
@@ -229,7 +231,7 @@ def _change(path: Path, number: int, record: Any, columns: Columns) -> Change:
 
 
 def _value(value: Any, kind: DataType, path: Path) -> Any:
-    """The value as it would come out of a job."""
+    """The value as a job would return it."""
     import pyarrow as pa
 
     if path.suffix == ".csv" and value is not None:
@@ -239,7 +241,7 @@ def _value(value: Any, kind: DataType, path: Path) -> Any:
 
 
 def write_rows_to_file(path: Path, columns: Columns, changes: Iterable[Change], *, kinds: bool) -> None:
-    """Write the rows as ``read_rows_of_file`` reads them, with their kinds where one is not +I."""
+    """Write rows in the format of ``read_rows_of_file``, with kinds if one is not +I."""
     rows = list(changes)
     kinds = kinds and any(change[0] != "+I" for change in rows)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs the steps of a ``stream`` block: what came out after each, and whether that is what its file expects."""
+"""Runs the steps of a ``stream`` block, compares their output, and describes differences."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """A step with the lines that are ``expected`` after it and those that came; ``written`` are those of the file,
-    which may name another file with rows. ``inputs`` are its rows, each as a step would bring it alone."""
+    """The ``expected`` and ``actual`` lines of a step; ``written`` are those for the file, which may name another file
+    of rows. ``inputs`` are the rows of the step, each as a step of its own."""
 
     words: str
     expected: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class StepOutcome:
 
 @dataclass(frozen=True)
 class Saved:
-    """The rows that belong into a file of expected rows, which has others."""
+    """Rows for a file of expected rows that has others."""
 
     path: Path
     columns: Columns
@@ -46,14 +46,14 @@ class Saved:
     kinds: bool
 
     def write(self) -> None:
+        """Write the rows to the file."""
         write_rows_to_file(self.path, self.columns, self.changes, kinds=self.kinds)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``lines`` are what came out, as the file should say it, ``expected`` what should; ``matches`` is True where the
-    two say the same. Of a stream ``steps`` tells the same step by step, with what compared them, and ``saved`` holds
-    what files of expected rows should."""
+    """The outcome of a block: actual ``lines``, ``expected`` lines and whether they match. For a stream ``steps`` has
+    the same by step, ``comparison`` compared them, and ``saved`` are rows for files of expected rows."""
 
     lines: tuple[str, ...]
     matches: bool
@@ -65,7 +65,8 @@ class Outcome:
 
 
 class StreamRun:
-    """One run over a ``StreamTest``. With ``restarts`` the query is restarted before each but the first call."""
+    """One run of a block on a ``StreamTest``. With ``restarts`` the query restarts before each call of ``steps`` but
+    the first."""
 
     def __init__(self, test: StreamTest, options: StreamOptions, folder: Path, *, restarts: bool) -> None:
         self._test = test
@@ -79,7 +80,7 @@ class StreamRun:
         self.names: tuple[str, ...] = ()
 
     def steps(self, steps: Sequence[Step]) -> Iterator[StepOutcome]:
-        """What comes of steps at whose end output is asked for, all of it with the last one."""
+        """Perform steps and fetch the output at their end; the outcome of the last step has all of it."""
         failure: tuple[str, ...] = ()
         came: list[Change] = []
         side: tuple[str, ...] = ()
@@ -108,7 +109,7 @@ class StreamRun:
         return any(line.startswith(FAILS) for step in steps for line in step.output)
 
     def _perform(self, steps: Sequence[Step], inputs: list[tuple[str, ...]]) -> None:
-        """Carry out the steps, and tell the rows of each."""
+        """Perform the steps and collect the input rows of each."""
         if self._begun and self._restarts:
             self._test.restart()
         self._begun = True
@@ -118,7 +119,7 @@ class StreamRun:
                 self._test.checkpoint()
 
     def _learn(self) -> None:
-        """The columns of the results, whose types are there once the query runs."""
+        """Read names and types of the columns, which are known once the query runs."""
         if self._failed or self.names:
             return
         test = self._test
@@ -168,8 +169,7 @@ class StreamRun:
         return tuple(names.index(column.casefold()) for column in self._options.key)
 
     def _spelled(self, rows: Sequence[Change]) -> list[str]:
-        """A line per row, of a statement set behind the name of its table; sorted where their order says nothing. A
-        table has neither an order nor kinds."""
+        """A line for each row, prefixed by its table in a statement set; sorted where the order means nothing."""
         if not rows:
             return []
         types = self.comparison.types[""]
@@ -180,7 +180,7 @@ class StreamRun:
         return sorted(lines) if self.comparison.unordered else lines
 
     def _expanded(self, lines: Sequence[str]) -> tuple[tuple[str, ...], list[Path]]:
-        """The lines with those of the rows of files in place of their names, and these files."""
+        """The lines, with names of files replaced by the rows of the files, and these files."""
         expanded: list[str] = []
         files: list[Path] = []
         for line in lines:
@@ -194,17 +194,17 @@ class StreamRun:
         return tuple(expanded), files
 
     def check_changelog(self) -> None:
-        """ValueError where the changelog retracts what it never gave."""
+        """ValueError where the changelog retracts a row that it has not emitted."""
         merge(self._changes, self._test.output_key)
 
 
 class _After(Exception):
-    """A step behind one that failed."""
+    """Raised for a step after one that failed."""
 
 
 def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool) -> tuple[str, ...]:
-    """What the file expects of steps whose output is asked for at once: the rows of the result come first. Where it
-    says what its table is after each step, the last one counts."""
+    """The expected lines of steps whose output is fetched together: rows of the result come first. Of a ``table`` the
+    last step counts."""
     tables = [f"{name}: " for name in test.side_tables]
 
     def place(line: str) -> int:
@@ -215,7 +215,7 @@ def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool)
 
 
 def _side_lines(test: StreamTest) -> tuple[str, ...]:
-    """What came out to other tables, each line behind the name of its table."""
+    """The rows of other tables, each line prefixed by the name of its table."""
     changes = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
     return tuple(f"{name}: {_line(change, types)}" for name, change, types in changes)
 
@@ -226,8 +226,8 @@ def _line(change: Change, types: Sequence[DataType]) -> str:
 
 
 def perform(words: str, test: StreamTest, folder: Path = Path()) -> tuple[str, ...]:
-    """Carry out a ``>`` line: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids
-    00:00:40``, … Its rows are returned, each as a line of its own."""
+    """Perform a ``>`` line: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids
+    00:00:40``, … Returns its rows, a line each."""
     match words.split():
         case ["watermark", table, *time] if time:
             test.watermark(table, " ".join(time))
@@ -279,8 +279,7 @@ _LABELS = ("", "expected", "actual")
 
 
 def failure_text(outcome: Outcome, cause: str | None = None) -> str:
-    """Why a block fails. ``cause`` is the row of the step after which the first difference came, where it brings
-    several."""
+    """Why a block fails. ``cause`` is the input row that causes the first difference, of a step with several rows."""
     if outcome.comparison is None or not outcome.steps:
         return "\n".join(difflib.unified_diff(outcome.expected, outcome.lines, "expected", "actual", n=2, lineterm=""))
     number, step = first_difference(outcome)
@@ -293,7 +292,7 @@ def failure_text(outcome: Outcome, cause: str | None = None) -> str:
 
 
 def first_difference(outcome: Outcome) -> tuple[int, StepOutcome]:
-    """The first step, from 1, after which something else came out."""
+    """The number of the first step, from 1, whose output differs, and the step."""
     return next((i, step) for i, step in enumerate(outcome.steps, 1) if not step.matches)
 
 
@@ -301,7 +300,7 @@ def first_difference(outcome: Outcome) -> tuple[int, StepOutcome]:
 
 
 def _causes(outcome: Outcome, number: int, cause: str | None) -> Iterator[str]:
-    """The input row after which the difference came; for a step of the clock the rows that the result is about."""
+    """The input row that causes the difference; for a step of the clock the input rows that resemble the result."""
     step = outcome.steps[number - 1]
     if cause is not None:
         yield f"caused by the row: {cause}"
@@ -313,7 +312,7 @@ def _causes(outcome: Outcome, number: int, cause: str | None) -> Iterator[str]:
 
 
 def _rows_alike(outcome: Outcome, number: int) -> list[tuple[int, str]]:
-    """The last rows that came before, of those that share most values with the differing rows."""
+    """The last input rows, of those that share most values with the differing rows."""
     assert outcome.comparison is not None
     step = outcome.steps[number - 1]
     pair = next(pair for pair in outcome.comparison.aligned(step.expected, step.actual) if pair.differs)
@@ -329,7 +328,7 @@ def _rows_alike(outcome: Outcome, number: int) -> list[tuple[int, str]]:
 
 
 def _table(step: StepOutcome, comparison: LineComparison, names: Sequence[str]) -> list[str]:
-    """Same rows once, differing ones one below the other, the first difference marked below."""
+    """Equal rows once, differing ones one below the other, with a mark below the first difference."""
     pairs = comparison.aligned(step.expected, step.actual)
     first = next(i for i, (differs, *_) in enumerate(pairs) if differs)
     rows: list[tuple[str, tuple[str, ...]]] = [("", _cells_of_head(pairs, comparison, names))]
@@ -355,7 +354,7 @@ def _table(step: StepOutcome, comparison: LineComparison, names: Sequence[str]) 
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Of each column; what stands for a whole row takes none."""
+    """The width of each column; a text that stands for a whole row has no width."""
     cells = [row if len(row) > _OF_ROW or not row[-1].startswith((FAILS, _NO_ROW)) else row[:-1] for row in rows]
     longest = max(map(len, rows))
     return [max((len(row[i]) for row in cells if i < len(row)), default=1) for i in range(longest)]
@@ -393,7 +392,7 @@ def _marks(
     one: str | None,
     other: str | None,
 ) -> str:
-    """Carets below the values that differ; below the whole row where one of the two is not there."""
+    """Carets below the values that differ; below the whole row where one of the two is missing."""
     differing = {i for i, cells in enumerate(widths) if cells}
     if one is not None and other is not None and not one.startswith(FAILS) and not other.startswith(FAILS):
         first, second = cut(one, comparison.types), cut(other, comparison.types)

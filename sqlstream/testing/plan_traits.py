@@ -19,16 +19,18 @@ _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 @dataclass(frozen=True)
 class PlanTraits:
-    """Of what runs."""
+    """The traits of one physical plan."""
 
     plan: PhysicalPlan
 
     @property
     def root(self) -> Node:
+        """The logical plan."""
         return self.plan.logical
 
     @property
     def gear(self) -> Gear:
+        """The engine that runs the plan."""
         return self.plan.gear
 
     @cached_property
@@ -39,38 +41,40 @@ class PlanTraits:
 
     @cached_property
     def reads_by_itself(self) -> bool:
-        """True where rows come that the test does not give: those of VALUES, and of other connectors."""
+        """True where the plan has sources that the test does not feed: VALUES, or other connectors."""
         return any(node.table.connector != "test" for node in self.root.walk() if isinstance(node, Scan))
 
     @cached_property
     def lookup_tables(self) -> dict[str, Table]:
-        """The tables with the connector ``test`` that lookups ask, by lower-case name."""
+        """The tables with the connector ``test`` that lookups query, by lower-case name."""
         tables = looked_up_tables(self.root)
         return {table.name.casefold(): table for table in tables if table.connector == "test"}
 
     @cached_property
     def times(self) -> dict[str, AssignTime]:
-        """By table, the time attribute for whose watermark windows wait."""
+        """By table, the time attribute whose watermark windows wait for."""
         return {mark.table: mark for mark in self.plan.marks}
 
     @property
     def has_windows(self) -> bool:
+        """True where some operator waits for a watermark."""
         return bool(self.times)
 
     @cached_property
     def clocked(self) -> tuple[str, ...]:
-        """The tables whose watermark is the clock."""
+        """The tables whose watermark is processing time."""
         return tuple(table for table, node in self.times.items() if node.domain in _CLOCKED)
 
     @cached_property
     def side_tables(self) -> dict[str, Table]:
-        """The tables that get rows beside the result, by lower-case name: in a statement set all but the first one."""
+        """The tables that get rows beside the result, by lower-case name; of a statement set all tables but the
+        first."""
         others = self.root.tables[1:] if isinstance(self.root, StatementSet) else ()
         return {table.name.casefold(): table for table in (*others, *side_tables(self.root))}
 
     @property
     def needs_ticks(self) -> bool:
-        """True where processing time must come as ticks of a clock."""
+        """True where operators need ticks of processing time."""
         return self.plan.clocks.needs_ticks
 
     @property
@@ -80,7 +84,7 @@ class PlanTraits:
 
     @property
     def ends_by_tick(self) -> bool:
-        """True where only the clock can tell the end of the input."""
+        """True where only a tick can announce the end of the input."""
         return self.plan.clocks.ends_by_tick
 
     @property
@@ -90,7 +94,7 @@ class PlanTraits:
 
     @property
     def orders_by_answers(self) -> bool:
-        """True where rows come out as the answers to lookups come."""
+        """True where rows are emitted in the order of answers to lookups."""
         return self.root.arrival_order is ArrivalOrder.ANSWERS
 
     @property
@@ -99,12 +103,12 @@ class PlanTraits:
         return all(node.is_batch_invariant for node in self.root.walk())
 
     def delay_ms(self, table: str) -> int | None:
-        """By how much the watermark follows the rows of a table; None where no window waits for it."""
+        """The delay of the watermark of a table; None where no window waits for it."""
         time = None if table in self.clocked else self.times.get(table)
         return None if time is None else time.delay_ms
 
     def time_of(self, table: Table, values: Sequence[Any], clock_ms: int) -> int | None:
-        """The time of a row, in ms, by which windows judge it; None where it is NULL, computed or not needed."""
+        """The event time of a row in ms; None where it is NULL, computed or not needed."""
         time = self.times.get(table.name)
         if time is None or table.name in self.clocked:
             return None if time is None else clock_ms

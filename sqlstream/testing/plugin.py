@@ -24,6 +24,7 @@ _EVERY = {"all": 1, "third": 3, "fifth": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options ``--bless``, ``--restarts`` and the like."""
     group = parser.getgroup("sqlstream", "golden files of sqlstream")
     group.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
     group.addoption(
@@ -38,10 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker ``spark``."""
     config.addinivalue_line("markers", "spark: needs a Spark session, and so Java")
 
 
 def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect golden files, and SQL files with unit tests."""
     if file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper():
         return UnitTestFile.from_parent(parent, path=file_path)
     return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
@@ -56,11 +59,13 @@ class GoldenFile(pytest.File):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        from sqlstream.testing.golden_format import parse_golden
+        """The blocks of the file."""
+        from sqlstream.testing.golden_format import parse_golden  # the plugin loads in every project
 
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
+        """A test for each block that expects something, and one more for each stream with restarts."""
         restarted = self._restarted()
         for index, block in enumerate(self.blocks):
             if block.expected is None:
@@ -71,7 +76,7 @@ class GoldenFile(pytest.File):
 
     def _restarted(self) -> list[int]:
         """The blocks that also run with restarts."""
-        from sqlstream.testing.golden_format import restart_points
+        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
 
         if self.config.getoption("--bless"):
             return []
@@ -80,7 +85,7 @@ class GoldenFile(pytest.File):
 
     def bless(self, index: int, lines: tuple[str, ...]) -> None:
         """Rewrites the file with other expected lines for one block."""
-        from sqlstream.testing.golden_format import render_golden
+        from sqlstream.testing.golden_format import render_golden  # the plugin loads in every project
 
         blocks = list(self.blocks)
         blocks[index] = blocks[index].with_expected(lines)
@@ -101,10 +106,12 @@ class GoldenItem(pytest.Item):
 
     @property
     def block(self) -> Block:
+        """The block of this test."""
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
-        from sqlstream.paths import importable
+        """Run the block; GoldenMismatch where it gives something else, unless it is blessed."""
+        from sqlstream.paths import importable  # the plugin loads in every project
         from sqlstream.testing.golden import run_block
 
         with importable(self.path.parent):
@@ -124,13 +131,14 @@ class GoldenItem(pytest.Item):
         self.file.bless(self.index, outcome.lines)
 
     def _difference(self, outcome: Outcome) -> str:
-        from sqlstream.testing.golden import cause_of
+        from sqlstream.testing.golden import cause_of  # the plugin loads in every project
         from sqlstream.testing.golden_stream import failure_text
 
         cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
         return failure_text(outcome, cause)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The difference as text; a traceback for all errors that nobody expects."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         how = f", restarted before {self._restarts()}" if self.restart else ""
@@ -139,11 +147,12 @@ class GoldenItem(pytest.Item):
         )
 
     def _restarts(self) -> str:
-        from sqlstream.testing.golden_format import restart_points
+        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
 
         return " and ".join(f"input {number + 1}" for number in restart_points(self.block))
 
     def reportinfo(self) -> tuple[Any, int, str]:
+        """File, line and name of the test."""
         return self.path, self.block.line - 1, f"golden: {self.name}"
 
 
@@ -151,7 +160,8 @@ class UnitTestFile(pytest.File):
     """A SQL file; its tests are named ``<line>-<name>``."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from sqlstream.testing.unit_tests import names_of
+        """A test for each EXECUTE UNIT TEST."""
+        from sqlstream.testing.unit_tests import names_of  # the plugin loads in every project
 
         for index, line, name in names_of(self.path):
             yield UnitTestItem.from_parent(self, name=f"{line}-{name}", index=index, line=line)
@@ -166,7 +176,8 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
-        from sqlstream.paths import importable
+        """Run the unit test; GoldenMismatch where its view gives other rows, unless it is blessed."""
+        from sqlstream.paths import importable  # the plugin loads in every project
         from sqlstream.testing.spark import LocalSession
         from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
 
@@ -179,9 +190,11 @@ class UnitTestItem(pytest.Item):
         bless_test_of_file(self.path, self.index, outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The difference as text; a traceback for all errors that nobody expects."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         return str(excinfo.value)
 
     def reportinfo(self) -> tuple[Any, int, str]:
+        """File, line and name of the test."""
         return self.path, self.line - 1, f"unit test: {self.name}"

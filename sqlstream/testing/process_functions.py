@@ -21,7 +21,6 @@ from sqlstream.planner.bad_rows import BadAction
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.harness import KernelHarness, Row
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import describe_process_function, row_type
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction
 from sqlstream.udfs.process.kernel import Process
@@ -30,6 +29,7 @@ from sqlstream.udfs.process.process_call import (
     ROWTIME,
     TABLE,
     TIME,
+    InputTable,
     input_column,
     key_column,
     passed_column,
@@ -98,6 +98,7 @@ class ProcessFunctionHarness:
         self._harness.rows([self._row(row, parameter) for row in rows])
 
     def watermark(self, time: int) -> None:
+        """The watermark reaches ``time``: timers up to it fire."""
         self._harness.watermark(microseconds(time))
 
     def processing_time(self, time: int) -> None:
@@ -143,6 +144,7 @@ class ProcessFunctionHarness:
         return self._harness.snapshot()
 
     def restore(self, snapshot: bytes) -> None:
+        """Continue from a snapshot, with state and timers as they were."""
         self._harness.restore(snapshot)
 
     def restart(self) -> None:

@@ -90,7 +90,7 @@ class _QuickRuntime(SteppedRuntime):
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
         from pyspark import cloudpickle
 
-        from sqlstream.udfs.spark.adapter import OUTPUT
+        from sqlstream.udfs.spark.adapter import OUTPUT  # loads PySpark
         from sqlstream.udfs.spark.internals import arrow_schema
 
         self.operators_of_steps.append(number)
@@ -186,9 +186,11 @@ class QuickJob(SteppedJob):
 
     @property
     def running(self) -> bool:
+        """True between ``start`` and ``stop``."""
         return self._lowered is not None
 
     def start(self) -> None:
+        """Lower the plan, or take the DataFrame of an equal plan that was lowered before."""
         spark = self._session.spark
         environment = Environment(spark, self._directory)
         test_connector.open_tables(
@@ -217,6 +219,7 @@ class QuickJob(SteppedJob):
         self._write = self._writer(environment)
 
     def stop(self) -> None:
+        """Stop; the DataFrame may serve the next test with an equal plan."""
         if self._lowered is not None:
             self._lowered.in_use = False
             self._lowered = None
@@ -273,6 +276,7 @@ class QuickJob(SteppedJob):
         return any(state.next_timer is not None and state.next_timer <= least for state in states)
 
     def late_rows(self) -> int:
+        """The number of late rows in the last step."""
         assert self._lowered is not None
         steps = StepFolder(str(self._directory))
         total = sum(steps.state(o, self._number).late for o in self._lowered.runtime.operators_of_steps)

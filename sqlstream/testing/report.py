@@ -1,4 +1,4 @@
-"""Results of case files: one line a case, totals per directory, and the same as JSON."""
+"""Results of tests: one line each, totals by directory, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 
 class Verdict(Enum):
+    """How a test ends."""
+
     PASS = "PASS"
     REFUSED = "REFUSED"
     FAIL = "FAIL"
@@ -47,9 +49,11 @@ class Result:
 
     @property
     def below_sql(self) -> bool:
+        """True for a case without SQL, which drives a part of an engine."""
         return self.level == "kernel"
 
     def line(self) -> str:
+        """The result as one line."""
         level = "[kernel]" if self.below_sql else None
         note = f"({self.note})" if self.note else None
         words = (self.verdict.value, self.id, level, self.title, self.code, self.message, note)
@@ -58,10 +62,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Summary:
+    """The results of a run."""
+
     results: tuple[Result, ...]
 
     @property
     def failed(self) -> tuple[Result, ...]:
+        """The results of tests that fail."""
         return tuple(r for r in self.results if r.verdict is Verdict.FAIL)
 
     def totals(self) -> dict[str, Counter[Verdict]]:
@@ -82,6 +89,7 @@ class Summary:
         return [head, *rows, f"{_row('total'.ljust(width), overall)}   {sum(r.seconds for r in self.results):.0f} s"]
 
     def write_json(self, path: Path) -> None:
+        """Write totals and results to a file."""
         totals = {name: {v.value: count[v] for v in Verdict} for name, count in self.totals().items()}
         results = [asdict(r) | {"verdict": r.verdict.value, "seconds": round(r.seconds, 3)} for r in self.results]
         text = json.dumps({"totals": totals, "results": results}, indent=1, ensure_ascii=False)
@@ -104,7 +112,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, results: Sequence[Result]) -> None:
-    """A suite for each file or folder; refused cases and those that differ on purpose are skipped ones."""
+    """Write a suite for each file or folder. Refused cases and those that differ on purpose are skipped tests."""
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.directory].append(result)

@@ -40,7 +40,7 @@ def local_spark() -> SparkSession:
 
 
 class _LocalHandle(SparkHandle):
-    """Starts the session for tests, whatever of a session needs Spark first."""
+    """Starts the Spark session for tests."""
 
     def _start(self, settings: Settings) -> SparkSession:
         local_spark()  # what the session then finds running
@@ -48,8 +48,8 @@ class _LocalHandle(SparkHandle):
 
 
 class LocalSession(Session):
-    """A session on the process's Spark session for tests, which starts when it is first needed; with settings, and with
-    those and the catalogs of a project."""
+    """A session on the Spark of this process for tests, which starts when it is first needed; with settings, and with
+    the settings and catalogs of a project."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, project: Project | None = None) -> None:
         super().__init__()

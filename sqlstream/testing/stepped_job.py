@@ -1,4 +1,4 @@
-"""A job that runs one micro-batch after the other, when told to: what ``StreamTest`` drives."""
+"""The job that ``StreamTest`` drives: one micro-batch after the other, on request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """``tables`` are those that have a watermark; ``flushed`` are the watermarks that the job has reached, by table."""
+    """The rows and watermarks of the next micro-batch. ``tables`` are those with a watermark; ``flushed`` are the
+    watermarks that the job has reached, by table."""
 
     joint: bool = True
     tables: frozenset[str] = frozenset()
@@ -83,17 +84,18 @@ class Buffer:
 
     @property
     def empty(self) -> bool:
+        """True where nothing waits for the next micro-batch."""
         return not self._rows and not self._lifted and self._tick_ms is None
 
     def takes(self, table: str, event_ms: int | None) -> bool:
-        """May a row of that event time (None: unknown) join what is kept?"""
+        """Whether a row of that event time (None: unknown) may join the buffer."""
         pending = self._least(self.flushed | self._reached)
         if table not in self.tables or pending is None or pending == self._least(self.flushed):
             return self.joint or self._holds_only(table)
         return self.joint and event_ms is not None and event_ms > pending + 1
 
     def _least(self, watermarks: Mapping[str, int]) -> int | None:
-        """The watermark of the job; None before all tables have one."""
+        """The watermark of the job; None until all tables have one."""
         watermarks_known = [watermarks[table] for table in self.tables if table in watermarks]
         return min(watermarks_known) if watermarks_known and len(watermarks_known) == len(self.tables) else None
 
@@ -101,24 +103,26 @@ class Buffer:
         return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
 
     def may_be_late(self, table: str, event_ms: int | None) -> bool:
-        """Has the job passed the event time of a row? Then it is late, unless one of its windows is still open."""
+        """Whether the job has passed the event time of a row. It is late then, unless one of its windows is still
+        open."""
         now = self._least(self.flushed) if table in self.tables else None
         return now is not None and event_ms is not None and event_ms <= now
 
     def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int, kind: str = "+I") -> None:
+        """Add a row, with the processing time in ms at its arrival and its kind."""
         self._rows.setdefault(table, []).append((values, clock_ms, kind))
 
     def lift(self, table: str, watermark_ms: int) -> None:
-        """A step lifts the watermark. Watermarks never fall: a lower one changes nothing."""
+        """Lift the watermark of a table; a lower one changes nothing."""
         if self._rises(table, watermark_ms):
             self._reached[table] = self._lifted[table] = watermark_ms
 
     def tick(self, clock_ms: int) -> None:
-        """A step moves the clock of processing time."""
+        """Move the clock of processing time."""
         self._tick_ms = clock_ms
 
     def reach(self, table: str, watermark_ms: int) -> None:
-        """Rows that are kept lift the watermark by themselves."""
+        """Record the watermark that buffered rows reach."""
         if self._rises(table, watermark_ms):
             self._reached[table] = watermark_ms
 
@@ -127,7 +131,7 @@ class Buffer:
         return now is None or watermark_ms > now
 
     def take(self) -> Flush:
-        """All that is kept; the buffer is empty afterwards."""
+        """The buffered micro-batch; empties the buffer."""
         flush = Flush(self._rows, self._lifted, self._tick_ms)
         self.flushed |= self._reached
         self._rows, self._reached, self._lifted, self._tick_ms = {}, {}, {}, None
@@ -140,7 +144,7 @@ RESULT = Table("query result", (), "test")
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows come out: ``names`` and ``types`` of the columns; the types of a query are known once it runs."""
+    """A sink of the job: ``names`` and ``types`` of its columns; the types of a query are known once it runs."""
 
     table: Table
     names: tuple[str, ...]
@@ -163,20 +167,22 @@ def _sink_of_table(table: Table) -> Sink:
 
 @dataclass(frozen=True)
 class SteppedRuntime(JobRuntime):
-    """``moved_by_rows``: the tables whose rows move their watermark."""
+    """The runtime of a stepped job. ``moved_by_rows`` are the tables whose rows move their watermark."""
 
     moved_by_rows: frozenset[str] = frozenset()
 
     @property
     def steps_clock(self) -> bool:
+        """True: the test moves processing time."""
         return True
 
     def event_time_from_rows(self, table: str) -> bool:
+        """Whether rows of the table move its watermark."""
         return table in self.moved_by_rows
 
 
 class SteppedJob:
-    """A plan in a directory of its own, and how many micro-batches were handed to it so far."""
+    """A plan that runs in its own directory, one micro-batch for each call of ``process``."""
 
     def __init__(
         self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
@@ -201,14 +207,14 @@ class SteppedJob:
 
     @property
     def orders_rows(self) -> bool:
-        """True where operators with state put out rows in an order of ours: kernels do in one key group, unless rows
-        leave as answers come."""
+        """True where operators with state emit rows in a defined order: kernels with one key group do, unless rows are
+        emitted in the order of answers."""
         ours = self._traits.gear is Gear.COLUMNAR and self._key_groups == 1
         return ours and not self._traits.orders_by_answers
 
     @property
     def _key_groups(self) -> int:
-        """One puts out rows in one order, and takes least time."""
+        """One key group gives one order of rows, and is fastest."""
         return self._session.workspace.settings["pipeline.max-parallelism"] or 1
 
     def sink_of(self, name: str | None) -> Sink:
@@ -222,6 +228,7 @@ class SteppedJob:
 
     @property
     def running(self) -> bool:
+        """True between ``start`` and ``stop``."""
         return self._query is not None
 
     def start(self) -> None:
@@ -261,7 +268,7 @@ class SteppedJob:
         self._query = launch.start()
 
     def _writer(self, environment: Environment) -> BatchWriter:
-        """To files that ``written`` reads, whatever the connectors of the tables are."""
+        """The writer to files that ``written`` reads, whatever the connector of the table is."""
         side = SideSinks(environment, self._plan)
         if isinstance(self._plan, StatementSet):
             tables = [(table, sink_connector("test").write_batches(environment, table)) for table in self._plan.tables]
@@ -269,6 +276,7 @@ class SteppedJob:
         return side.with_main(sink_connector("test").write_batches(environment, self._main.table))
 
     def stop(self) -> None:
+        """Stop Spark's query, with the watermark of each source stored for the next start."""
         if self._query is not None:
             if self._watermarks is not None:
                 self._watermarks.keep(self._query.recentProgress)
@@ -276,7 +284,7 @@ class SteppedJob:
             self._query = None
 
     def spread(self, partitions: int) -> None:
-        """Give the state of the stopped job another number of partitions, as a savepoint gets one."""
+        """Change the number of partitions of the stopped job's state, as a savepoint does."""
         storage = local_storage_at(str(self._directory / "checkpoint"))
         assert storage is not None, "tests run on local directories"
         epoch = last_epoch(storage.root / "spark")
@@ -284,7 +292,7 @@ class SteppedJob:
             repartition(self._session.spark, storage, partitions)
 
     def process(self, flush: Flush) -> None:
-        """Hand the rows and watermarks over and wait until all that follows from them has come out."""
+        """Run one micro-batch with these rows and watermarks, and all that follow from it."""
         assert self._query is not None, "start the job first"
         assert self._control is not None
         self._flushes += 1
@@ -302,7 +310,7 @@ class SteppedJob:
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
 
     def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]], *, withdrawn: bool) -> None:
-        """What lookups find from now on, behind what they found before, or find no longer."""
+        """Add rows to a lookup table, or withdraw them."""
         self._flushes += 1
         test_connector.open_tables(self._directory, [table])
         suffix = WITHDRAWN if withdrawn else ""
@@ -314,7 +322,7 @@ class SteppedJob:
 
     @property
     def pending(self) -> int:
-        """How many rows wait for the answers to lookups."""
+        """The number of rows that wait for the answers to lookups."""
         waiting = [] if self._query is None else map(pending_rows, self._query.recentProgress)
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
@@ -323,11 +331,11 @@ class SteppedJob:
         return test_connector.written(self._directory, sink.table, after)
 
     def late_rows(self) -> int:
-        """How many rows were late since the last call, where each is counted."""
+        """The number of late rows since the last call, where each is counted."""
         return sum(map(late_rows, self.new_reports()))
 
     def new_reports(self) -> list[Any]:
-        """Spark's reports of the micro-batches since the last call, as far as Spark remembers them."""
+        """Spark's reports of the micro-batches since the last call, as far as Spark has kept them."""
         reports = [] if self._query is None else self._query.recentProgress
         fresh = [report for report in reports if report["batchId"] > self._reported]
         self._reported = max((report["batchId"] for report in fresh), default=self._reported)

@@ -1,4 +1,4 @@
-"""``StreamTest``: a query under test, whose rows and clocks are steps of the test. Nothing sleeps but ``settle``."""
+"""``StreamTest``: runs a query step by step; the test provides rows and moves the clocks. Only ``settle`` sleeps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class LateCount:
-    """``counted``: the gear counts each row. ``exact`` is False once, without that, late rows shared a micro-batch."""
+    """Counts late rows. ``counted``: the engine counts each row. Otherwise ``exact`` becomes False once late rows have
+    shared a micro-batch."""
 
     counted: bool
     rows: int = 0
@@ -51,7 +52,7 @@ class LateCount:
         self._late = self._late or late
 
     def process(self, job: SteppedJob, flush: Flush) -> None:
-        """Have the job process its next micro-batch, and count."""
+        """Let the job process its next micro-batch, and count."""
         together, late = self._together, self._late
         self._together, self._late = 0, False
         if not late and not self.counted:
@@ -233,23 +234,24 @@ class StreamTest:
         return changes
 
     def output_columns(self, table: str | None = None) -> tuple[str, ...]:
-        """The columns of ``output`` behind the kind."""
+        """The columns of ``output`` after the kind."""
         return self._job.sink_of(table).names
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The columns of the result behind the kind."""
+        """The columns of the result after the kind."""
         return self.output_columns()
 
     @property
     def output_types(self) -> tuple[DataType, ...]:
-        """Their types, as Spark finds them: starts Spark."""
+        """The types of the columns of the result; starts Spark."""
         self._start()
         return self._job.sink_of(None).types
 
     @property
     def output_key(self) -> tuple[int, ...] | None:
-        """The positions of the columns by which the table of an INSERT replaces rows; None where -U tells."""
+        """The positions of the key columns by which the table of an INSERT replaces rows; None where it gets -U
+        rows."""
         plan = self._traits.root
         if not isinstance(plan, Insert) or plan.takes != UPSERT:
             return None
@@ -257,13 +259,13 @@ class StreamTest:
 
     @property
     def first_table(self) -> str | None:
-        """The table whose rows ``output()`` gives, of a statement set; None for others."""
+        """The table whose rows ``output()`` returns, in a statement set; None for other scripts."""
         plan = self._traits.root
         return plan.tables[0].name if isinstance(plan, StatementSet) else None
 
     @property
     def side_tables(self) -> tuple[str, ...]:
-        """The tables that get rows beside the result, with all but the first one of a statement set."""
+        """The tables that get rows beside the result; of a statement set all tables but the first."""
         return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:
@@ -280,21 +282,21 @@ class StreamTest:
 
     @property
     def keeps_order(self) -> bool:
-        """True where the order in which rows come out means something and is always the same."""
+        """True where the order of output rows is defined."""
         return self._traits.keeps_order or self._job.orders_rows
 
     @property
     def looks_up(self) -> bool:
-        """True where lookups ask tables of the test."""
+        """True where lookups query tables of the test."""
         return bool(self._traits.lookup_tables)
 
     def lookup_tries(self) -> int:
-        """The most requests for one key of one lookup table so far; 0 where nothing was asked."""
+        """The largest number of requests for one key of a lookup table so far."""
         self._flush()
         return max((n for table in self._traits.lookup_tables for n in self.requests(table).values()), default=0)
 
     def requests(self, table: str) -> Counter[tuple[str, ...]]:
-        """How often a lookup table was asked for each key, whose values are texts."""
+        """The number of requests to a lookup table by key, as texts."""
         self._flush()
         return Counter(self._job.asked_keys(self._table(table)))
 
@@ -305,7 +307,8 @@ class StreamTest:
 
     @property
     def late_dropped_is_exact(self) -> bool:
-        """False where a late row shared a micro-batch of the native gear: Spark counts what is left of aggregating."""
+        """False where a late row shared a micro-batch on the native engine, where Spark counts rows after
+        aggregation."""
         return self._late.exact
 
     def close(self) -> None:
@@ -359,7 +362,7 @@ class StreamTest:
 
 
 def _unread(session: SessionUnderTest, traits: PlanTraits) -> frozenset[str]:
-    """The tables with the connector ``test`` that are there and not read, by lower-case name."""
+    """The tables with the connector ``test`` that the plan does not read, by lower-case name."""
     declared = {t.name.casefold() for t in session.workspace.catalog.tables() if t.connector == "test"}
     return frozenset(declared - traits.tables.keys() - traits.lookup_tables.keys())
 

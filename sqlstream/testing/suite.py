@@ -1,6 +1,5 @@
-"""Tests of a user's repository, as ``sqlstream test`` runs them: what there is below some paths, and one after the
-other, in this process or in several.
-"""
+"""The tests of a user's repository, as ``sqlstream test`` runs them: collected below paths, run in one or several
+processes."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _LEFT_OUT = ("node_modules", "site-packages", "__pycache__")
 
 @dataclass(frozen=True)
 class Item:
-    """A test: block ``index`` of a golden file, a statement ``index`` of a SQL file, or a case file below ``root``."""
+    """A test: block ``index`` of a golden file, statement ``index`` of a SQL file, or a case file below ``root``."""
 
     path: Path
     name: str
@@ -43,17 +42,19 @@ class Item:
 
     @property
     def id(self) -> str:
+        """The path of the file, with the name of the test in it."""
         return self.path.as_posix() if not self.name else f"{self.path.as_posix()}::{self.name}"
 
     @property
     def searched(self) -> str:
+        """The text that ``-k`` searches."""
         return f"{self.id} {self.title}"
 
 
 @dataclass(frozen=True)
 class How:
-    """``bless``: what comes out becomes what is expected. ``settings`` as with SET, above those of ``project``.
-    ``streaming``: stream blocks are streaming queries of Spark, as in production, and take many times as long."""
+    """How tests run. ``bless``: write actual output into the files. ``settings`` override those of ``project``.
+    ``streaming``: run stream blocks as streaming queries of Spark, which takes many times as long."""
 
     bless: bool = False
     settings: Mapping[str, str] | None = None
@@ -61,6 +62,7 @@ class How:
     streaming: bool = False
 
     def session(self) -> Session:
+        """A new session for a test."""
         return LocalSession(self.settings, self.project)
 
 
@@ -113,7 +115,7 @@ def _golden_tests(path: Path, restarts: int) -> Iterator[Item]:
 
 
 def files_behind(path: Path) -> set[Path]:
-    """The file and those with SQL that its tests name."""
+    """The file and the SQL files that its tests name."""
     try:
         blocks = parse_golden(path.read_text(encoding="utf-8")) if path.suffix == GOLDEN else ()
         scripts = unit_tests.scripts_of(path) if path.suffix == UNIT else ()
@@ -126,7 +128,7 @@ def files_behind(path: Path) -> set[Path]:
 
 
 def run_item(item: Item, how: How) -> Result:
-    """What becomes of it; an exception that nobody expected is a failure with its type."""
+    """Run a test; an unexpected exception is a failure with its type."""
     started = time.monotonic()
     if item.wrong is not None:
         return Result(item.id, Verdict.FAIL, item.wrong)
@@ -167,7 +169,7 @@ def _golden_test(item: Item, how: How) -> Result:
 
 
 def bless(path: Path, blocks: Sequence[Block], index: int, outcome: Outcome) -> None:
-    """Write what came out into the file, and into those with expected rows that it names."""
+    """Write the actual output into the file, and into the files of expected rows that it names."""
     for saved in outcome.saved:
         saved.write()
     written = [block.with_expected(outcome.lines) if i == index else block for i, block in enumerate(blocks)]
@@ -237,7 +239,7 @@ _TOKEN = re.compile(r'\s*(\(|\)|"[^"]*"|[^\s()]+)')
 
 
 def selection(text: str) -> Selects:
-    """What the words select; ValueError where they make no expression."""
+    """A predicate of names for an expression of words; ValueError for a malformed one."""
     tokens = [match[1] for match in _TOKEN.finditer(text)]
     selects = _either(tokens)
     if tokens:

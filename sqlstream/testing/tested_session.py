@@ -43,7 +43,7 @@ class SessionUnderTest(Protocol):
 
 
 def plan_of_script(script: str, session: SessionUnderTest) -> Root:
-    """Executes all statements but the last, which is a query, an INSERT or a statement set; the plan of that."""
+    """The plan of the last statement, after executing all others, which must be definitions."""
     try:
         *definitions, last = parse_script(script)
         for statement in definitions:
@@ -58,7 +58,7 @@ def plan_of_script(script: str, session: SessionUnderTest) -> Root:
 
 
 def define_mocked(text: str, session: SessionUnderTest) -> tuple[Planned, ...]:
-    """Carry out the definitions of a script, with mocked tables; the statements that would run something."""
+    """Carry out the definitions of a script with mocked tables; returns the statements that would run."""
     try:
         return tuple(s for s in parse_script(text) if not _defined(s, text, session) and isinstance(s, Planned))
     except SqlStreamError as error:
@@ -66,7 +66,7 @@ def define_mocked(text: str, session: SessionUnderTest) -> tuple[Planned, ...]:
 
 
 def without_job(statement: nodes.Statement) -> nodes.Statement:
-    """A materialized view as a plain one, whose query is what a test asks for; all else as it is."""
+    """A materialized view as a plain view, which starts no job; any other statement unchanged."""
     if not isinstance(statement, nodes.CreateMaterializedView):
         return statement
     names = tuple(column.name for column in statement.columns)
@@ -81,7 +81,7 @@ def without_job(statement: nodes.Statement) -> nodes.Statement:
 
 
 def _defined(statement: nodes.Statement, text: str, session: SessionUnderTest) -> bool:
-    """True for a definition, which has been carried out."""
+    """Carry out a definition; False for any other statement."""
     catalog = session.workspace.catalog
     if isinstance(statement, nodes.CreateTable):
         as_query = statement.query is not None
@@ -97,7 +97,7 @@ def _defined(statement: nodes.Statement, text: str, session: SessionUnderTest) -
 
 
 def fast_directory(prefix: str) -> Path:
-    """A new directory, in memory where the platform offers it; it vanishes with this process at the latest."""
+    """A new directory, in memory where possible; removed at the end of the process at the latest."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=_directory_of_process()))
 
 

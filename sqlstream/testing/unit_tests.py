@@ -1,4 +1,4 @@
-"""EXECUTE UNIT TEST: the rows of a view over mocked tables, beside those that are expected."""
+"""EXECUTE UNIT TEST: compares the rows of a view over mocked tables with the expected ones."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 
 class _Other(Exception):
-    """Not a literal of the type of its column."""
+    """Raised for an expression that is not a literal of the type of its column."""
 
 
 def rows_of_mock(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
-    """The values of the columns of ``mock``, as they would come out of a job."""
+    """The rows of a mock, with values as a job would return them."""
     try:
         rows = _literal_rows(mock, utc=session.workspace.settings["table.local-time-zone"] == "UTC")
     except _Other:
@@ -171,8 +171,8 @@ _SCRIPT = "-- script "
 
 @dataclass(frozen=True)
 class UnitOutcome:
-    """``difference`` as text, None where the rows are those that are expected. ``rows`` have the columns of EXPECTED,
-    of ``types``."""
+    """The ``difference`` as text, None where the rows are as expected. ``rows`` have the columns of EXPECTED, of
+    ``types``."""
 
     difference: str | None
     rows: tuple[Row, ...]
@@ -180,10 +180,7 @@ class UnitOutcome:
 
 
 def run_unit_test(test: nodes.UnitTest, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
-    """What comes of a unit test.
-
-    All rows of a mock come together, tables that lookups ask first, and then the input ends.
-    """
+    """Run a unit test. All rows of a mock arrive together, those of lookup tables first; then the input ends."""
     bound = bind_unit_test(test, session.workspace)
     running = session.fork()
     running.workspace = bound.workspace
@@ -201,7 +198,7 @@ def run_unit_test(test: nodes.UnitTest, session: SessionUnderTest, *, streaming:
 
 
 def _feed(table: Table, mock: MockedRows, stream: StreamTest, session: SessionUnderTest) -> StepOutcome:
-    """Columns that the mock leaves out are NULL."""
+    """Feed the rows of a mock; columns that it leaves out are NULL."""
     types = [column.type for column in table.physical_columns]
     positions = {name: i for i, (name, _) in enumerate(mock.columns)}
     chosen = [positions.get(column.name) for column in table.physical_columns]
@@ -244,13 +241,13 @@ def names_of(path: Path) -> list[tuple[int, int, str]]:
 
 
 def scripts_of(path: Path) -> list[Path]:
-    """The files whose definitions a file with tests needs: those of its lines ``-- script FILE``, relative to it."""
+    """The files whose definitions a file of tests needs: those of its lines ``-- script FILE``, relative to it."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [path.parent / line[len(_SCRIPT) :].strip() for line in lines if line.startswith(_SCRIPT)]
 
 
 def run_test_of_file(path: Path, index: int, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
-    """Statement ``index`` of the file, after the definitions of all files that it needs, with mocked tables."""
+    """Run statement ``index`` of the file, after the definitions of all files that it needs, with mocked tables."""
     text = path.read_text(encoding="utf-8")
     for script in scripts_of(path):
         define_mocked(script.read_text(encoding="utf-8"), session)
@@ -262,7 +259,7 @@ def run_test_of_file(path: Path, index: int, session: SessionUnderTest, *, strea
 
 
 def bless_test_of_file(path: Path, index: int, outcome: UnitOutcome) -> None:
-    """Write the rows that came into EXPECTED. ValueError where a value has no literal."""
+    """Write the actual rows into EXPECTED. ValueError for a value without a literal."""
     text = path.read_text(encoding="utf-8")
     expected = _test_of(text, index).expected
     begin, end = _bracketed(text, expected.span)
@@ -276,7 +273,7 @@ def _test_of(text: str, index: int) -> nodes.UnitTest:
 
 
 def _bracketed(text: str, span: Span) -> tuple[int, int]:
-    """What stands between the brackets behind AS, in ``EXPECTED (…) AS (…)``."""
+    """The range between the parentheses after AS, in ``EXPECTED (…) AS (…)``."""
     depth, begin = 0, span.start
     is_query = False
     for piece in pieces(text[: span.end], span.start):

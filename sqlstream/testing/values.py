@@ -1,8 +1,8 @@
-"""Values of rows in tests: from what people and JSON write to what Arrow takes, and back.
+"""Values and rows in tests: conversion to and from Arrow, changelogs, and the text of golden files.
 
 Times are milliseconds since the epoch, ``datetime`` (without a zone: UTC) or text (``00:00:10`` is on 1970-01-01).
-Rows come out as plain Python values: TIMESTAMP as ``datetime`` without a zone, in UTC; DECIMAL as ``Decimal``;
-ARRAY as list, MAP as dict, STRUCT as dict by field.
+Output rows have plain Python values: TIMESTAMP as ``datetime`` without a zone, in UTC; DECIMAL as ``Decimal``; ARRAY as
+list, MAP as dict, STRUCT as dict by field.
 """
 
 from __future__ import annotations
@@ -244,11 +244,12 @@ _FIRST_DAY = date(1970, 1, 1)
 
 
 def spell_row(values: Sequence[Any], types: Sequence[DataType]) -> str:
+    """The values of a row as golden files spell them, separated by two spaces."""
     return "  ".join(spell(v, t) for v, t in zip(values, types, strict=True))
 
 
 def spell(value: Any, kind: DataType) -> str:
-    """The text of a value as ``values.from_arrow`` returns it."""
+    """The text of a value as ``from_arrow`` returns it."""
     if value is None:
         return "NULL"
     match kind.name:
@@ -293,7 +294,7 @@ def _spell_time(moment: datetime) -> str:
 
 
 def read_row(line: str, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """The values of a line; ValueError where it does not have one per type, or one is no value of its type."""
+    """The values of a line; ValueError for a wrong number of values, or one that does not have its type."""
     return _read_columns(columns_of(line), types)
 
 
@@ -328,7 +329,7 @@ def columns_of(line: str) -> list[str]:
 
 
 def read(text: str, kind: DataType) -> Any:
-    """The value that ``text`` spells, as ``values.to_arrow`` takes it."""
+    """The value of a text, as ``to_arrow`` takes it."""
     if text == "NULL":
         return None
     match kind.name:

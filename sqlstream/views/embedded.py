@@ -47,6 +47,7 @@ class Server:
 
     @property
     def url(self) -> str:
+        """The URL of the database, with its password."""
         return f"postgresql://{_USER}:{self.password}@{_HOST}:{self.port}/{_DATABASE}"
 
 

@@ -97,6 +97,7 @@ class Views:
             raise
 
     def alter(self, statement: nodes.AlterMaterializedView, text: str, workspace: Workspace) -> None:
+        """Suspend, resume or refresh a view, or give it another query."""
         view = materialized_named(statement.name, workspace)
         match statement.action:
             case "SUSPEND":
@@ -138,7 +139,7 @@ class Views:
 
     def status(self, view: MaterializedView, workspace: Workspace, *, exact: bool = True) -> ViewStatus:
         """What is known of the view without Spark; without ``exact`` as it was a moment ago, and cheaper."""
-        from sqlstream.jobs.records.history import read_epochs
+        from sqlstream.jobs.records.history import read_epochs  # loads PySpark
 
         storage = self._storage(view, workspace)
         state = read_state(storage)
@@ -168,6 +169,7 @@ class Views:
         return self.begin(view, workspace)
 
     def is_suspended(self, view: MaterializedView, workspace: Workspace) -> bool:
+        """Whether the job of a view is not to run until RESUME."""
         state = read_state(self._storage(view, workspace))
         return state is not None and state.suspended
 
@@ -176,7 +178,7 @@ class Views:
 
         ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table of somebody else.
         """
-        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
 
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
@@ -208,7 +210,7 @@ class Views:
 
     @property
     def _keeper(self) -> Process | None:
-        from sqlstream.jobs.records.record import this_process
+        from sqlstream.jobs.records.record import this_process  # loads PySpark
 
         return this_process() if self.keeps else None
 
@@ -260,7 +262,7 @@ class Views:
 
     def _forget(self, view: MaterializedView, storage: Storage) -> None:
         """The job stops, and its checkpoint goes."""
-        from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+        from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
 
         if not storage.can_remove:
             message = f'the checkpoint "{storage.location()}" cannot be deleted: Spark deletes no files there'
@@ -290,7 +292,7 @@ class Views:
 
     def _storage(self, view: MaterializedView, workspace: Workspace) -> Storage:
         """The folder of the view's job. Spark reads it where it is not one of this machine."""
-        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at
+        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at  # loads PySpark
 
         settings = workspace.settings.copy()
         settings.set("execution.checkpointing.dir", checkpoints_of_views(settings))
@@ -300,7 +302,7 @@ class Views:
 
     def _job(self, view: MaterializedView, storage: Storage) -> ControlledJob | None:
         """The job as this session runs it, or else as its record tells of it."""
-        from sqlstream.jobs.records.record import read_record
+        from sqlstream.jobs.records.record import read_record  # loads PySpark
         from sqlstream.jobs.records.requests import RecordedJob
 
         own = next((job for job in reversed(self._runner.jobs) if job.name == view.name), None)

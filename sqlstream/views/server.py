@@ -55,7 +55,7 @@ def reach(tables: Iterable[Table], settings: Settings) -> None:
 def tell_address(settings: Settings) -> str:
     """The address, which the environment variable SQLSTREAM_VIEWS_URL has from now on: that of the setting, or that
     which the variable had when the process began, or else that of the embedded server, which is started."""
-    from sqlstream.views.embedded import embedded
+    from sqlstream.views.embedded import embedded  # pgserver is optional
 
     given: str | None = settings[URL]
     present = os.environ.get(VIEWS_URL)

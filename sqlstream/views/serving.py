@@ -171,7 +171,7 @@ def _shown_name(served: _Served) -> str:
 
 
 def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
-    from sqlstream.jobs.records.record import moment
+    from sqlstream.jobs.records.record import moment  # loads PySpark
 
     view = served.view
     record = _record_of(served, status)
@@ -223,6 +223,7 @@ class PlanPages:
 
     @property
     def names(self) -> frozenset[str]:
+        """The names of the views that have a page."""
         return frozenset(self._by_name)
 
     def take(self, records: Mapping[str, JobRecord]) -> None:
@@ -285,6 +286,7 @@ def _answer(shown: Callable[[], Shown], plans: PlanPages, path: str) -> Answer |
 
 
 def as_json(shown: Shown) -> str:
+    """The state of the views as JSON."""
     return json.dumps({"url": shown.url, "views": list(shown.views)}, ensure_ascii=False, indent=1) + "\n"
 
 

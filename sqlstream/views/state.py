@@ -52,6 +52,7 @@ def read_state(storage: Storage) -> ViewState | None:
 
 
 def write_state(storage: Storage, state: ViewState) -> None:
+    """Write ``view.json`` to the checkpoint."""
     storage.write(FILE, json.dumps(asdict(state), indent=1))
 
 

@@ -7,9 +7,9 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.join_conditions import PairCondition, pair_condition
+from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.udfs.joins.condition import And, Compare, Condition, IsNull, Not, Or, Truth
+from sqlstream.udfs.expressions.tree import And, Column, Compared, Expression, IsNull, Not, Or
 from tests.planner.plans import error, plan
 from tests.streams import fields, sql
 
@@ -17,12 +17,12 @@ LEFT = fields(a="INT", s="STRING", t="TIMESTAMP", flag="BOOLEAN", tags="ARRAY<IN
 RIGHT = fields(b="BIGINT", u="STRING", v="TIMESTAMP", other="ARRAY<INT>")
 
 
-def text(condition: Condition, names: dict[tuple[int, str], str]) -> str:
+def text(condition: Expression, names: dict[tuple[int, str], str]) -> str:
     match condition:
-        case Truth(operand):
-            return names[operand.side, operand.column]
-        case Compare(comparison, left, right):
-            return f"{names[left.side, left.column]} {comparison.value} {names[right.side, right.column]}"
+        case Column(name, side):
+            return names[side, name]
+        case Compared(comparison, left, right):
+            return f"{text(left, names)} {comparison.value} {text(right, names)}"
         case Not(inner):
             return f"not({text(inner, names)})"
         case IsNull(inner):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
 from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members, numbered
-from sqlstream.udfs.row_kinds import by_id, is_retraction, unmatched
+from sqlstream.udfs.keys import by_id, is_retraction, unmatched
 
 Indices = np.ndarray
 

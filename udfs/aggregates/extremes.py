@@ -9,9 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups
+from sqlstream.udfs.aggregates.accumulator import (
+    Accumulator,
+    Batch,
+    Columns,
+    Groups,
+    column_of,
+    is_number,
+    numbers_of,
+    ranks,
+    truths_of,
+)
 from sqlstream.udfs.aggregates.sums import without_nulls
-from sqlstream.udfs.aggregates.values import column_of, is_number, numbers_of, ranks, truths_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ def _integers(type_: np.dtype[Any], greatest: bool) -> tuple[float, np.ufunc]:
     return (limits.min, np.maximum) if greatest else (limits.max, np.minimum)
 
 
-# What is neutral, and the operation, by whether it is the greatest number.
+# The neutral element and the operation, by ``greatest``.
 _FLOATS: dict[bool, tuple[float, np.ufunc]] = {True: (-np.inf, np.maximum), False: (np.nan, np.fmin)}
 
 
@@ -80,7 +89,7 @@ def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Ar
     """The first (or ``last``) of ``rows``, which ascend, in each group; NULL for groups without any."""
     ordered = rows if last else rows[::-1]
     first_row = np.full(groups.count, -1, np.int64)
-    # Of several assignments to one place numpy keeps the last.
+    # Of several assignments to one index numpy keeps the last.
     first_row[groups.ids[ordered]] = ordered
     return pa.array(first_row, mask=first_row < 0)
 

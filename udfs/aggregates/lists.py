@@ -12,10 +12,22 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Ordering, Plan, Source
+from sqlstream.udfs.aggregates.accumulator import (
+    Accumulator,
+    Batch,
+    Columns,
+    Groups,
+    Ordering,
+    Plan,
+    Source,
+    column_of,
+    doubles_of,
+    numbers_of,
+    ranks,
+    truths_of,
+)
 from sqlstream.udfs.aggregates.extremes import first_extreme
 from sqlstream.udfs.aggregates.sums import add_up
-from sqlstream.udfs.aggregates.values import column_of, doubles_of, numbers_of, ranks, truths_of
 from sqlstream.udfs.keys import dense_ids
 
 
@@ -144,7 +156,7 @@ _FEW = 1 << 32
 class DistinctValues(Accumulator):
     """A list per group of the distinct values of the first ``compared`` columns, in order of first appearance.
 
-    ``by_number``: the last column has the numbers of rows, which tell which one appeared first.
+    ``by_number``: the last column has the numbers of rows, which determine the first appearance.
     """
 
     columns: tuple[pa.DataType, ...]

@@ -10,9 +10,17 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
+from sqlstream.udfs.aggregates.accumulator import (
+    Accumulator,
+    Batch,
+    Columns,
+    Groups,
+    Plan,
+    Source,
+    column_of,
+    doubles_of,
+)
 from sqlstream.udfs.aggregates.sums import add_up
-from sqlstream.udfs.aggregates.values import column_of, doubles_of
 
 
 @dataclass(frozen=True)

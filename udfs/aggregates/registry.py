@@ -14,7 +14,16 @@ from sqlstream.functions.builtin import Aggregate
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import lists, moments
-from sqlstream.udfs.aggregates.accumulator import ARRIVAL, Accumulator, AggregateCall, Ordering, Plan, Source
+from sqlstream.udfs.aggregates.accumulator import (
+    ARRIVAL,
+    Accumulator,
+    AggregateCall,
+    Ordering,
+    Plan,
+    Source,
+    is_number,
+    is_ordered,
+)
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
 from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
 from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
@@ -31,7 +40,6 @@ from sqlstream.udfs.aggregates.sums import (
     retracting_average,
 )
 from sqlstream.udfs.aggregates.user import user_aggregate
-from sqlstream.udfs.aggregates.values import is_number, is_ordered
 from sqlstream.udfs.kernel import ROW_KIND
 
 NOT_EXECUTED = "SS395"

@@ -47,7 +47,7 @@ class HyperLogLog(Accumulator):
         return self._kept(entries.to_numpy().astype(np.int64), Groups(groups.ids[rows.ids], groups.count))
 
     def _ranks(self, hashes: np.ndarray) -> np.ndarray:
-        """1 and the number of leading zeros behind the register's bits."""
+        """One plus the number of leading zeros after the bits of the register."""
         rest = hashes << np.uint64(self.bits) | np.uint64(1 << (self.bits - 1))
         high, low = ((rest >> np.uint64(s)) & np.uint64(0xFFFFFFFF) for s in (32, 0))
         lengths = np.where(high > 0, np.frexp(high.astype(np.float64))[1] + 32, np.frexp(low.astype(np.float64))[1])

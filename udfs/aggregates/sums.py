@@ -12,8 +12,16 @@ import pyarrow.types as kinds
 
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.types import from_arrow
-from sqlstream.udfs.aggregates.accumulator import Accumulator, Batch, Columns, Groups, Plan, Source
-from sqlstream.udfs.aggregates.values import column_of, numbers_of
+from sqlstream.udfs.aggregates.accumulator import (
+    Accumulator,
+    Batch,
+    Columns,
+    Groups,
+    Plan,
+    Source,
+    column_of,
+    numbers_of,
+)
 
 _LARGEST = 2**63 - 1
 _LEAST = -(2**63)

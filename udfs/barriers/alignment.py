@@ -65,7 +65,7 @@ class _Walk:
         self._close(self._items.total)
 
     def end(self) -> None:
-        """The marks among what is held decide nothing any more."""
+        """Discards the marks among the held items."""
         for pending in self._memory.pending:
             self._cancel(self._items.total, BarrierOutcome.ENDED, pending)
         self._marks_seen = {channel: len(marks) for channel, marks in self._marks.items()}
@@ -141,7 +141,7 @@ class _Walk:
         self._released = True
 
     def _close(self, position: int) -> None:
-        """The round is over: what is not blocked has passed up to here."""
+        """Ends the round: everything that is not blocked has passed up to ``position``."""
         for channel in self._rows:
             if channel not in self._blocked:
                 self._take(channel, position)
@@ -346,7 +346,7 @@ def _marker(memory: Memory, channel: int, barrier: int, now: int) -> None:
 
 
 def _completed(memory: Memory, position: int, channels: int) -> list[Event]:
-    """Only the newest of those that are complete is aligned: it stands for the older ones."""
+    """Only the newest complete barrier is aligned; it supersedes the older ones."""
     complete = [number for number, p in enumerate(memory.pending) if memory.is_complete(p, channels)]
     if not complete:
         return []

@@ -19,9 +19,19 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.barriers import MOST_HELD
 from sqlstream.udfs.barriers.alignment import Items, MarkKind, Memory, Passage, align, track, waiting_since
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey
+from sqlstream.udfs.kernel import (
+    BARRIER,
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    StateKey,
+    Wait,
+)
 from sqlstream.udfs.state.chunked import ChunkedState
-from sqlstream.udfs.waiting import Pending, Wait
 
 CHANNEL = "__channel"
 """STRING column: the channel of a row or mark."""
@@ -46,8 +56,9 @@ _HELD = 0
 
 @dataclass
 class _State:
-    """The state of the kernel beside the held rows. ``names``: the channels, by number. ``held_from``: the least time
-    that held rows hold. ``lifting``: the least time of rows released in this micro-batch; END_OF_TIME for none."""
+    """The state of the kernel besides the held rows. ``names``: the channels, by number. ``held_from``: the earliest
+    time that held rows hold. ``lifting``: the earliest time of rows released in this micro-batch; END_OF_TIME for
+    none."""
 
     memory: Memory = field(default_factory=Memory)
     names: list[str] = field(default_factory=list)
@@ -224,7 +235,8 @@ class BarrierCall:
         return np.asarray(pc.index_in(column, value_set=pa.array(names, pa.string())), np.int64)
 
     def _with_held_from(self, rows: pa.Table) -> pa.Table:
-        """A row holds its time, or what follows the watermark where that has passed it; a mark holds nothing."""
+        """The rows with the time that each holds: its own, or the moment after the watermark if that has passed it.
+        Marks hold nothing."""
         after = min(max(self._context.watermark + 1, -END_OF_TIME), END_OF_TIME - 1)
         held = np.full(rows.num_rows, after)
         if self._kernel.time is not None:
@@ -233,13 +245,13 @@ class BarrierCall:
         columns = [rows.column(c.name).cast(c.type) for c in self._kernel.stored if c.name != HELD_FROM]
         return pa.Table.from_arrays([*columns, pa.array(np.minimum(held, END_OF_TIME - 1))], schema=self._kernel.stored)
 
-    # --- what is held -----------------------------------------------------------------------------------------
+    # --- held rows -----------------------------------------------------------------------------------------
 
     def _stored(self) -> pa.Table:
         return self._state.read([_HELD])[_HELD]
 
     def _go_on(self, rows: pa.Table, passage: Passage, stored: int) -> None:
-        """The first ``stored`` rows were held; some of them go on now."""
+        """Releases some of the first ``stored`` rows, which were held."""
         gone = np.ones(stored, bool)
         gone[passage.held[passage.held < stored]] = False
         self._kept.lifting = min(self._kept.lifting, _least(rows.slice(0, stored).filter(pa.array(gone))))
@@ -255,7 +267,7 @@ class BarrierCall:
         self._kept.held_from = _least(held)
 
     def _done(self) -> None:
-        """Writes what has changed and says what it waits for."""
+        """Writes all changes, and sets the timer and the hold."""
         held = self._state.rows(_HELD)
         if held > self._kernel.most_held:
             _refuse(held, self._kernel.most_held, self._kept)
@@ -273,7 +285,7 @@ class BarrierCall:
             lifts = self._kept.lifting != END_OF_TIME
             self._context.hold(min(self._kept.held_from, self._kept.lifting), held + lifts)
 
-    # --- what passes ------------------------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, passage: Passage) -> None:
         places, barriers, told = [], [], []

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
-from sqlstream.udfs.keys import dense_ids, places
-from sqlstream.udfs.row_kinds import retracted_rows
+from sqlstream.udfs.keys import dense_ids, places, retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import TimeToLive
 

@@ -78,7 +78,7 @@ class User:
         return stays
 
     def _kept(self, rows: list[object], window: Window, seen: EvictorContext, method: Any) -> list[bool]:
-        """Rows are told apart by their identity, because equal ones may come twice."""
+        """Which rows remain. Rows are compared by identity, because equal rows may occur twice."""
         returned: Any = called(self.name, method, (list(rows), window, seen))
         index_of = {id(row): number for number, row in enumerate(rows)}
         try:

@@ -19,8 +19,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.stored_rows import DistinctValues, StoredRows
 from sqlstream.udfs.groups.totals import AggregateStrategy, Changed, Flags, Indices, StoredGroups, Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.row_kinds import retracted_rows
+from sqlstream.udfs.keys import dense_ids, differ, in_order, places, retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import TimeToLive
 
@@ -115,7 +114,7 @@ class GroupAggregateKernel(Kernel):
         return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
 
     def _counts(self, stored: StoredGroups, changed: Changed) -> np.ndarray | None:
-        """How many rows each group has now; None where no row ever goes."""
+        """The number of rows of each group after the changes; None where rows are never retracted."""
         if not self.updates:
             return None
         if self._combines:

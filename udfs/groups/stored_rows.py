@@ -122,7 +122,7 @@ class StoredRows(AggregateStrategy):
         return rows, groups
 
     def _there(self, rows: pa.Table) -> Flags:
-        """True for rows that have come and not gone."""
+        """True for rows that were inserted and not retracted."""
         come: Flags = rows.column(_SIGN).to_numpy() > 0
         if come.all():
             return come
@@ -215,7 +215,7 @@ class DistinctValues(AggregateStrategy):
     # --- values -------------------------------------------------------------------------------------------------
 
     def _changes(self, changed: Changed, context: Context) -> tuple[StoredGroups, StoredGroups]:
-        """The values that groups have now and had not before, and those that they have no longer."""
+        """The values that the changes add to groups, and those that they remove."""
         rows, groups, times = self._net(changed)
         hashed = _hashes(changed.keys.column(KEY_HASH).to_numpy()[groups], rows)
         state = self._state(context)
@@ -285,8 +285,7 @@ class DistinctValues(AggregateStrategy):
 
 
 def _hashes(of_keys: np.ndarray, rows: pa.Table) -> np.ndarray:
-    """int64: of the key of each value and the value itself, as far as values have hashes: others are in the place of
-    their key, all of them."""
+    """int64: hashes of keys and values together, for types that have hashes; otherwise only of keys."""
     columns = [pa.chunked_array([pa.array(of_keys)])]
     for column in rows.columns:
         kind = column.type

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, moved, newest, numbered, places_of
+from sqlstream.udfs.expressions.tree import Expression, columns_read
+from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, fulfilling, moved, newest, numbered, places_of
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.state.keyed import KeyedState
@@ -60,7 +59,7 @@ class AsofJoinKernel(Kernel):
     above: bool = False
     strict: bool = False
     first_by: tuple[str, ...] = ()
-    condition: Condition | None = None
+    condition: Expression | None = None
     ttl: int = 0
 
     @cached_property
@@ -124,7 +123,7 @@ class AsofJoinKernel(Kernel):
     def _emit(
         self, kind: str, left: pa.Table, rows: Indices, right: pa.Table, partner: Indices, context: Context
     ) -> None:
-        """Results of one kind: some rows of the left side, each beside its partner."""
+        """Emits results of one kind: some left rows with their partners."""
         if not self.outer:
             rows = rows[partner[rows] >= 0]
         if not len(rows):
@@ -164,7 +163,7 @@ class AsofJoinKernel(Kernel):
         keys = sort_keys(right, [Order(name) for name in self.first_by])
         return [-np.arange(right.num_rows), *(~key for key in reversed(keys))]
 
-    # --- how long -----------------------------------------------------------------------------------------------
+    # --- time to live -----------------------------------------------------------------------------------------------
 
     def _remember(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         """Renews the time to live of the keys of ``rows``, and drops the keys whose time has passed."""
@@ -196,7 +195,7 @@ class AsofJoinKernel(Kernel):
     def _lives(self) -> pa.Schema:
         return pa.schema([pa.field(KEY_HASH, pa.int64()), *self._living.timer])
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> tuple[SideState, SideState]:
@@ -232,7 +231,7 @@ class Candidates(NamedTuple):
 
 
 def nearest(
-    probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Condition | None
+    probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Expression | None
 ) -> Indices:
     """For each probe (key number ``of``, value ``at``) the row of the nearest candidate: the last one with its key
     number whose value is not above its own (``strict``: is below it) and that fulfils the ``condition`` with it. -1 for

@@ -17,15 +17,25 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Bounds, Indices, JoinResults, Pairs, Side, Times, joinable, matching
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey, Store
+from sqlstream.udfs.joins.pairs import Bounds, Indices, JoinResults, Pairs, Side, Times, fulfilling, joinable, matching
+from sqlstream.udfs.kernel import (
+    END_OF_TIME,
+    KEY_HASH,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    StateKey,
+    Store,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Buckets
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""
@@ -53,7 +63,7 @@ class IntervalJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     bounds: Bounds
     domain: Domain = Domain.EVENT
-    condition: Condition | None = None
+    condition: Expression | None = None
 
     @property
     def ports(self) -> int:
@@ -95,7 +105,7 @@ class IntervalJoinKernel(Kernel):
     # --- matches --------------------------------------------------------------------------------------------------
 
     def _arrived(self, port: int, rows: pa.Table | None, now: int) -> pa.Table:
-        """Rows as the state keeps them, without a partner."""
+        """Rows in the schema of the state, without a partner."""
         schema = self._schemas[port]
         if rows is None:
             return schema.empty_table()
@@ -118,7 +128,7 @@ class IntervalJoinKernel(Kernel):
         return _Rows(rows, old.num_rows, joinable(rows, self.keys, self.null_safe))
 
     def _match(self, left: _Rows, right: _Rows, context: Context) -> None:
-        """Emits the pairs of which one row is new, and notes which rows have a partner."""
+        """Emits the pairs with at least one new row, and notes which rows have a partner."""
         of_left, of_right = np.flatnonzero(left.joinable), np.flatnonzero(right.joinable)
         new_left, new_right = of_left >= left.old, of_right >= right.old
         for ours, theirs in ((of_left[new_left], of_right), (of_left[~new_left], of_right[new_right])):
@@ -139,7 +149,7 @@ class IntervalJoinKernel(Kernel):
         for pairs in matching(keys[0], keys[1], self.keys, times, self.bounds):
             yield Pairs(ours[pairs.left], theirs[pairs.right])
 
-    # --- rows that stay -------------------------------------------------------------------------------------------
+    # --- stored rows -------------------------------------------------------------------------------------------
 
     def _settle(
         self, port: int, side: _Rows, state: KeyedState, brief: ShortLived | None, now: int, context: Context
@@ -178,7 +188,7 @@ class IntervalJoinKernel(Kernel):
         return (ends // slack + 1) * slack
 
     def _with_timers(self, port: int, side: _Rows, ends: Times) -> pa.Table:
-        """A row that comes out alone has its end as timer; the others are dropped later, many at once."""
+        """The timer of a row that will be emitted alone is its end; all others are dropped later, in groups."""
         timer = self._later(ends)
         columns = {self._timer: timer}
         if self._follows(port):
@@ -203,7 +213,7 @@ class IntervalJoinKernel(Kernel):
         self._finish(states, brief, context)
 
     def _emit_alone(self, port: int, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
-        """Rows of a side, with NULLs for the other where pairs come out."""
+        """Emits rows of a side without a partner, padded with NULLs if results are pairs."""
         if chosen.any():
             columns = self._results.alone(port, rows.filter(pa.array(chosen)))
             context.emit(pa.Table.from_arrays([*columns], schema=self.output))
@@ -228,7 +238,7 @@ class IntervalJoinKernel(Kernel):
         return np.asarray(rows.column(TIME).to_numpy() + newest + (self.domain is Domain.PROCESSING), np.int64)
 
     def _follows(self, port: int) -> bool:
-        """True for the side of which the state must know which rows have a partner."""
+        """True for a side whose rows are marked when they have a partner."""
         return self.kind.padded[port] or (port == 0 and not self.kind.pairs)
 
     @property
@@ -273,10 +283,9 @@ class IntervalJoinKernel(Kernel):
 
 
 class _Rows:
-    """The rows of a side in one call: those of the state, of which there are ``old``, then those that have come.
+    """The rows of a side in one call: first ``old`` ones of the state, then new ones.
 
-    ``joinable``: which of them may have a partner; ``matched``: which have one by now; ``before``: which of the old had
-    one.
+    ``joinable``: which rows may have a partner; ``matched``: which have one; ``before``: which of the old rows had one.
     """
 
     def __init__(self, rows: pa.Table, old: int, joinable: np.ndarray) -> None:
@@ -305,8 +314,8 @@ LEAST = 1024
 """Fewer rows cost less where all others are."""
 
 SPARE = 32
-"""The clock may be less far than expected by this part of the time that a batch spans: a piece of which it leaves one
-row is read as a whole."""
+"""The clock may fall short of the expectation by this fraction of the time span of a batch. A group of which a single
+row remains is read as a whole."""
 
 
 class ShortLived:
@@ -356,8 +365,8 @@ class ShortLived:
             self._store.put({self._newest: None})
 
     def _next(self, oldest: int, newest: int, now: int) -> int:
-        """How far the clock will be: as far behind the newest row as it was, or in the midst of the rows where that is
-        not known."""
+        """The expected next clock: as far before the newest row as it was, or in the middle of the rows if that is
+        unknown."""
         (stored,) = self._store.get([self._newest])
         before = NO_WATERMARK if stored is None else int.from_bytes(stored, "little", signed=True)
         if newest > before:

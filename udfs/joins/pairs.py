@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs import keys as sorting
+from sqlstream.udfs.expressions.evaluation import is_true
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import dense_ids
@@ -109,7 +111,7 @@ def _in_bounds(
 ) -> tuple[Indices, Indices, Indices]:
     """The right rows in order of key and time, and the range of them that each left row matches.
 
-    The left rows are asked for in order, too: numpy sorts them faster than it finds them in any order.
+    The left rows are searched in order as well: numpy sorts them faster than it searches in random order.
     """
     order = sorting.in_order([of_right, right])
     ordered, times = of_right[order], right[order]
@@ -201,3 +203,22 @@ class JoinResults:
     @property
     def _emitted(self) -> tuple[Side, ...]:
         return self.sides if self.kind.pairs else self.sides[:1]
+
+
+def fulfilling(
+    pairs: Iterator[Pairs], condition: Expression | None, left: pa.Table, right: pa.Table
+) -> Iterator[Pairs]:
+    """The pairs of rows of two tables for which the condition is true; all without one."""
+    if condition is None:
+        yield from pairs
+        return
+    values = {c: _whole((left, right)[c.side].column(c.name)) for c in condition.columns}
+    for pair in pairs:
+        indices = pa.array(pair.left), pa.array(pair.right)
+        chosen = is_true(condition, {c: column.take(indices[c.side]) for c, column in values.items()})
+        if chosen.any():
+            yield Pairs(pair.left[chosen], pair.right[chosen])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.condition import Condition
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins.pairs import Indices, Side, joinable, numbered
 from sqlstream.udfs.joins.temporal import SingleMatchResults, retracted
 from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
@@ -36,7 +36,7 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
     outer: bool
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]
-    condition: Condition | None = None
+    condition: Expression | None = None
     ttl: int = 0
     identified_by: tuple[str, ...] = ()
 

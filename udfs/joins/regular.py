@@ -17,10 +17,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.tree import Expression, columns_read
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, JoinResults, Pairs, Side, equal, numbered
+from sqlstream.udfs.joins.pairs import Indices, JoinResults, Pairs, Side, equal, fulfilling, numbered
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
@@ -40,7 +39,7 @@ class RegularJoinKernel(Kernel):
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]
-    condition: Condition | None = None
+    condition: Expression | None = None
 
     @cached_property
     def output(self) -> pa.Schema:
@@ -87,7 +86,7 @@ class RegularJoinKernel(Kernel):
     def _needed(self, port: int, changes: Sequence[Changes]) -> np.ndarray:
         """The hashes of the rows to load: those that the other side meets, and those that change."""
         own, other = changes[port], changes[1 - port]
-        touched = (*other, own.removed, own.repeated)  # what is repeated after its time meets others, too
+        touched = (*other, own.removed, own.repeated)  # an expired row that is inserted again has partners, too
         return np.concatenate([rows.column(KEY_HASH).to_numpy() for rows in touched])
 
     # --- results ------------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ class RegularJoinKernel(Kernel):
     def _results(self) -> JoinResults:
         return JoinResults(self.kind, self.sides)
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> tuple[SideState, SideState]:

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.joins.pairs import Indices, Side, in_order, joinable, numbered
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.row_kinds import retracted_rows
+from sqlstream.udfs.keys import dense_ids, retracted_rows
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 

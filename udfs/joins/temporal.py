@@ -22,15 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.changes.stored_results import StoredResults
-from sqlstream.udfs.joins.condition import Condition, columns_read
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, joinable, newest, numbered
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.expressions.tree import Expression, columns_read
+from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, fulfilling, joinable, newest, numbered
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import TimeToLive
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""
@@ -69,7 +67,7 @@ class TemporalJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     strict: bool = False
     first_by: tuple[str, ...] | None = None
-    condition: Condition | None = None
+    condition: Expression | None = None
     ttl: int = 0
     identified_by: tuple[str, ...] = ()
 
@@ -129,7 +127,7 @@ class TemporalJoinKernel(Kernel):
         left.append(came.filter(pa.array(~late)))
 
     def _join(self, left: pa.Table, right: KeyedState, context: Context) -> None:
-        """Emits the results with some left rows, in order of their times, then as they came."""
+        """Emits the results of some left rows, in order of time, then of arrival."""
         left = left.take(pa.array(np.argsort(left.column(TIME).to_numpy(), kind="stable")))
         kept = self._living.alive(right.load(left.column(KEY_HASH).to_numpy()), context)
         of_left, of_right = numbered(left, kept, self.keys)
@@ -150,7 +148,7 @@ class TemporalJoinKernel(Kernel):
         return _Versions(rows.take(pa.array(order[counts])), ids[counts], times[counts])
 
     def _ranks(self, rows: pa.Table) -> Indices:
-        """Numbers of which the least counts among rows of one key and time."""
+        """Numbers by which the least of the rows of one key and time counts."""
         as_they_came = np.arange(rows.num_rows)
         if self.first_by is None:
             return -as_they_came
@@ -168,7 +166,7 @@ class TemporalJoinKernel(Kernel):
     # --- state ----------------------------------------------------------------------------------------------------
 
     def _versions(self, rows: pa.Table, context: Context) -> pa.Table:
-        """Right rows as the state keeps them."""
+        """Right rows in the schema of the state."""
         rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
         passed = np.maximum(rows.column(TIME).to_numpy(), context.watermark)
         own = [pa.array(~retracted(rows)), pa.array(_later(passed)), *self._living.timers(rows.num_rows, context)]
@@ -252,7 +250,7 @@ class SingleMatchResults:
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     outer: bool
-    condition: Condition | None
+    condition: Expression | None
     identified_by: tuple[str, ...] = ()
 
     @cached_property

@@ -13,14 +13,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.pairs import JoinResults, Pairs, Side, equal, joinable, numbered
-from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel
+from sqlstream.udfs.joins.pairs import JoinResults, Pairs, Side, equal, fulfilling, joinable, numbered
+from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 END = "__window_end"
 """The column of either input with the end of the row's window, in microseconds; it follows from one of the keys."""
@@ -38,7 +36,7 @@ class WindowJoinKernel(Kernel):
     sides: tuple[Side, Side]
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]
-    condition: Condition | None = None
+    condition: Expression | None = None
 
     @property
     def ports(self) -> int:

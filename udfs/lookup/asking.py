@@ -74,7 +74,7 @@ class Asker:
         self._left_over = UnclaimedOutcomes(patience, loop.time)
         self._unwatched = Meter()
 
-    # --- what is asked ----------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------
 
     def ask(self, asked: Iterable[tuple[Key, Waiter]]) -> None:
         """Requests the answers to keys, for one waiter each."""
@@ -247,7 +247,7 @@ class Asker:
             self._left.remove(request)
             self._left_over.put(request.identity, outcome)
 
-    # --- ends of time -----------------------------------------------------------------------------------------
+    # --- timeouts -----------------------------------------------------------------------------------------
 
     def _expired(self, waiter: Waiter) -> None:
         request = waiter.request
@@ -258,7 +258,7 @@ class Asker:
             self._left_alone(request, goes_on=self.options.defers)
 
     def _left_alone(self, request: KeyRequest, *, goes_on: bool) -> None:
-        """The last waiter has left. Rows in state may wait for it, or will (``goes_on``)."""
+        """The last waiter is gone. ``goes_on``: rows in state wait for it, or will."""
         if goes_on or request.background:
             self._to_background(request)
         else:
@@ -305,7 +305,8 @@ class Asker:
         self._pump(self._rows)
 
     def _background_expired(self, request: KeyRequest) -> None:
-        """It took its time again: rows in state ask for it anew. Where other rows wait for it too, it goes on."""
+        """The background time of a request has passed: rows in state will request it again. It continues if other rows
+        wait for it."""
         request.background = False
         if not request.waiters:
             self._give_up(request)

@@ -25,7 +25,7 @@ from sqlstream.udfs.lookup.worker import worker
 from sqlstream.udfs.state.chunked import ChunkedState
 
 HELD = "__held_from"
-"""BIGINT column of stored rows: the time of which operators above must not see the watermark."""
+"""BIGINT column of stored rows: the time that the watermark of operators above must not reach."""
 
 _PENDING = 0
 

@@ -263,7 +263,7 @@ class Task:
     # --- leaving ----------------------------------------------------------------------------------------------
 
     def _leave(self) -> Iterator[pa.RecordBatch]:
-        """Batch by batch in order of arrival, so that equal keys keep theirs."""
+        """The rows that may leave, batch by batch in order of arrival, so that equal keys keep their order."""
         parts: dict[int, list[WaitingRows]] = {}
         for entry in self._queue.pop():
             if entry.content is not None:

@@ -31,7 +31,7 @@ class Waiter:
 class KeyRequest:
     """A requested key, over all its attempts. Its time starts with the first one.
 
-    ``background``: rows in state wait for it. ``gone``: nobody waits for it any longer.
+    ``background``: rows in state wait for it. ``gone``: it has no waiters any more.
     """
 
     __slots__ = (

@@ -68,8 +68,8 @@ class Worker:
             return asker
 
     def _of(self, run: str) -> _OfRun:
-        """The state of a query in this process. Where there are too many queries, the one whose last task began longest
-        ago loses its state; if it goes on, it asks again."""
+        """The state of a query in this process. If there are too many queries, the one whose last task started first
+        loses its state; if it continues, it asks again."""
         own = self._runs.setdefault(run, _OfRun())
         self._runs.move_to_end(run)
         if len(self._runs) > MOST_RUNS:

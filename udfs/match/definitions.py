@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.expressions.evaluation import is_true
+from sqlstream.udfs.expressions.tree import And, Column, Expression
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.expressions import And, Columns, Expression
 from sqlstream.udfs.match.line import Flags, Line
 from sqlstream.udfs.match.operands import Aggregated, Current, Operand
 from sqlstream.udfs.match.registers import Registers
@@ -39,9 +39,9 @@ class Definitions:
         """By variable and row, as far as the row and its neighbours tell: whether the row may be mapped to it."""
         fits = np.ones((len(self.automaton.names), len(line)), np.bool_)
         rows = np.arange(len(line))
-        read = {name for conditions in self._of_rows.values() for c in conditions for name in c.operands}
+        read = {column.name for conditions in self._of_rows.values() for c in conditions for column in c.columns}
         columns = {
-            operand.name: line.values(operand.column, line.shifted(rows, operand.shift), operand.absent)
+            Column(operand.name): line.values(operand.column, line.shifted(rows, operand.shift), operand.absent)
             for operand in self.operands
             if isinstance(operand, Current) and operand.name in read
         }
@@ -67,24 +67,28 @@ class Definitions:
         return [(d.variable, tuple(_conjuncts(d.condition))) for d in used]
 
     def _is_of_rows(self, condition: Expression) -> bool:
-        return all(isinstance(self._by_name[name], Current) for name in condition.operands)
+        return all(isinstance(self._by_name[column.name], Current) for column in condition.columns)
 
     @cached_property
     def _by_name(self) -> dict[str, Operand]:
         return {operand.name: operand for operand in self.operands}
 
-    def operands_of(self, variable: str) -> list[Operand]:
-        """Those of the condition that reads rows which were mapped before."""
-        return [self._by_name[name] for name in sorted(self.of_matches[variable].operands)]
+    @cached_property
+    def reads(self) -> dict[str, dict[Column, Operand]]:
+        """What the conditions ``of_matches`` read, by variable: operands by the columns that stand for them."""
+        return {
+            variable: {c: self._by_name[c.name] for c in sorted(condition.columns, key=lambda c: c.name)}
+            for variable, condition in self.of_matches.items()
+        }
 
     @cached_property
     def registers(self) -> Registers:
-        return Registers(self.automaton, [o for variable in self.of_matches for o in self.operands_of(variable)])
+        return Registers(self.automaton, [o for read in self.reads.values() for o in read.values()])
 
     @cached_property
     def reads_start(self) -> bool:
         """True where a condition reads all rows of the match from the first one on."""
-        operands = (o for variable in self.of_matches for o in self.operands_of(variable))
+        operands = (o for read in self.reads.values() for o in read.values())
         return any(
             not isinstance(o, Current) and o.variable is None and (isinstance(o, Aggregated) or not o.last or o.offset)
             for o in operands
@@ -95,8 +99,8 @@ class Definitions:
         """By place and variable: whether conditions on rows behind the place read rows of the variable."""
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
-        for variable in self.of_matches:
-            for operand in self.operands_of(variable):
+        for variable, read in self.reads.items():
+            for operand in read.values():
                 if not isinstance(operand, Current) and operand.variable in names:
                     reads[names.index(variable), names.index(operand.variable)] = True
         return np.asarray(self.automaton.reachable @ reads)
@@ -104,7 +108,7 @@ class Definitions:
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:
         """The aggregates that conditions read, by the variable whose rows they are of."""
-        operands = [o for v in self.of_matches for o in self.operands_of(v) if isinstance(o, Aggregated)]
+        operands = [o for read in self.reads.values() for o in read.values() if isinstance(o, Aggregated)]
         return aggregates_of(operands, self.input)
 
 
@@ -113,10 +117,6 @@ def aggregates_of(operands: Iterable[Aggregated], rows: pa.Schema) -> dict[str |
     for operand in operands:
         by_variable.setdefault(operand.variable, {})[operand.name] = operand
     return {v: Aggregates(tuple(o.call for o in own.values()), rows) for v, own in by_variable.items()}
-
-
-def is_true(condition: Expression, columns: Columns) -> Flags:
-    return np.asarray(pc.fill_null(condition.value(columns), False))
 
 
 def _conjuncts(condition: Expression) -> Iterable[Expression]:

@@ -114,7 +114,7 @@ class MatchKernel(WaitingRows):
         timer = self._timers(line, resolved.kept, ends.last != NO_ROW, now)
         is_mapped = np.arange(len(line)) < line.ready[line.key]
         stays = np.arange(len(line)) >= kept_from[line.key]
-        # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
+        # Waiting rows follow processed ones, both in the order of the state, so that it need not sort them.
         state.replace(filtered(self._table(line.table, line.time, is_mapped, timer), stays))
         state.append(waiting)
 
@@ -123,7 +123,7 @@ class MatchKernel(WaitingRows):
 
         Keys are in the order of their hashes, as they are in the state.
         """
-        # A table without columns would not know its rows, so KEY_HASH is there where no key is.
+        # A table without columns has no number of rows, so KEY_HASH is included if there are no keys.
         keys = rows_at(rows.select(list(dict.fromkeys((KEY_HASH, *self.keys)))), passed)
         appeared = dense_ids(keys, self.keys)
         rank = ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])
@@ -171,8 +171,8 @@ class MatchKernel(WaitingRows):
         return np.maximum(first - self._rows_before, line.begin)
 
     def _timers(self, line: Line, kept: Flags, has_end: Flags, now: int) -> Times:
-        """When a row must be looked at again: one that waits for rows behind it at the end of the input, the first one
-        of an open match when that cannot go on."""
+        """When a row must be processed again: at the end of the input if it waits for later rows, or when an open match
+        that it begins cannot continue."""
         timer = np.full(len(line), END_OF_TIME)
         timer[np.arange(len(line)) >= line.ready[line.key]] = AT_THE_END
         timer[kept & has_end] = AT_THE_END
@@ -200,12 +200,12 @@ class MatchKernel(WaitingRows):
         context.emit(pa.Table.from_arrays([*passed, *measured.columns(self.measures)], schema=self.output))
 
     def _measured_at(self, matches: Mapping) -> tuple[Indices, Indices]:
-        """For each row that comes out its match, and which of the rows of all matches it is."""
+        """For each emitted row its match, and its position among the rows of all matches."""
         if self.all_rows:
             return np.repeat(np.arange(len(matches.start)), matches.lengths), np.arange(len(matches.places))
         return np.arange(len(matches.start)), matches.begin + matches.lengths - 1
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> list[str]:

@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs.expressions.evaluation import is_true
+from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Definitions, is_true
+from sqlstream.udfs.match.definitions import Definitions
 from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
 from sqlstream.udfs.match.operands import Aggregated, Current
 from sqlstream.udfs.match.registers import told_apart
@@ -219,29 +221,29 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
-            columns: dict[str, pa.Array] = {}
+            columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
-            for operand in self._definitions.operands_of(variable):
+            for column, operand in self._definitions.reads[variable].items():
                 if isinstance(operand, Aggregated):
                     of = operand.variable
                     if of not in finished:
                         chosen_rows = accumulators[of].take(pa.array(chosen))
                         finished[of] = self._definitions.aggregates[of].finish(chosen_rows)
-                    columns[operand.name] = finished[of].column(operand.name).combine_chunks()
+                    columns[column] = finished[of].column(operand.name).combine_chunks()
                     continue
                 if isinstance(operand, Current):
                     at = now
                 else:
                     registers, start = threads.registers[:, own], threads.start[own]
                     at = self._definitions.registers.row_of(operand, registers, variable, now, start)
-                columns[operand.name] = self._line.values(
+                columns[column] = self._line.values(
                     operand.column, self._line.shifted(at, operand.shift), operand.absent
                 )
             meets[chosen] = is_true(condition, columns)
         return meets
 
     def _distinct(self, threads: Threads) -> Indices | None:
-        """The first one of threads that go on alike; None where all differ."""
+        """The first of each group of threads that will continue alike; None if all differ."""
         start = threads.start
         if not self._search.joins_starts and (start[1:] != start[:-1]).all():
             return None
@@ -251,7 +253,7 @@ class _Run:
         if not (ordered[1:] == ordered[:-1]).any():
             return None
         told = told_apart(threads.registers)
-        order = np.lexsort((told, code))  # which keeps the order of equal ones
+        order = np.lexsort((told, code))  # stable
         code, told = code[order], told[order]
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = (code[1:] != code[:-1]) | (told[1:] != told[:-1])
@@ -274,7 +276,7 @@ class _Run:
         return threads.where(~behind)
 
     def _behind(self, threads: Threads, best: Indices) -> Flags:
-        """True for the threads of the same match that stand behind its best one."""
+        """True for threads that are less preferred than the best one of the same match."""
         begins = np.append(True, threads.start[1:] != threads.start[:-1])
         match = np.cumsum(begins) - 1
         ends_at = np.full(int(match[-1]) + 1, len(threads))
@@ -282,7 +284,7 @@ class _Run:
         return np.asarray(np.arange(len(threads)) > ends_at[match])
 
     def _overtaken(self, start: Indices, begun: Indices) -> Flags:
-        """True for the matches that begin within one that is found, which is kept or given up for an earlier one."""
+        """True for matches that begin within a found one, which is emitted or superseded by an earlier one."""
         key = self._line.key
         first = np.full(len(self._line.begin), len(self._line))
         np.minimum.at(first, key[begun], begun)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import rows_in_time
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Store
-from sqlstream.udfs.keys import dense_ids, in_order
+from sqlstream.udfs.keys import dense_ids, in_order, is_retraction, unmatched
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import (
@@ -39,7 +39,6 @@ from sqlstream.udfs.over.line import (
     rows_at,
     tie_ranks,
 )
-from sqlstream.udfs.row_kinds import is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 from sqlstream.udfs.windows.row_measured import never_back
@@ -87,7 +86,7 @@ class OverKernel(WaitingRows):
     _done = EMITTED
 
     def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
-        """Emits the rows that are complete, and keeps those that stay."""
+        """Emits complete rows, and stores those that are still needed."""
         passed = rows.column(TIME).to_numpy() <= now
         if not passed.any():
             state.replace(rows)
@@ -108,7 +107,7 @@ class OverKernel(WaitingRows):
         self._emit(rows, line, fires, gone, context)
         timer = self._timers(line, complete)
         timer[timer <= now] = END_OF_TIME  # stored for waiting rows, until these are complete
-        # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
+        # Waiting rows follow processed ones, both in the order of the state, so that it need not sort them.
         state.replace(filtered(self._table(rows, line.time, complete, timer), ~gone))
         state.append(waiting)
 
@@ -151,7 +150,7 @@ class OverKernel(WaitingRows):
         return self._is_followed(line) & (line.time <= now - self._time_after)
 
     def _is_followed(self, line: Line) -> Flags:
-        """True for rows with as many rows behind them as a frame may hold."""
+        """True for rows with as many later rows as a frame may contain."""
         return np.arange(len(line)) + self._rows_after < line.end
 
     def _droppable(self, line: Line, complete: Flags, now: int) -> Flags:
@@ -178,7 +177,7 @@ class OverKernel(WaitingRows):
     # --- results ------------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, line: Line, fires: Indices, gone: Flags, context: Context) -> None:
-        """The complete rows, which ``fires`` has in order, and totals with what is gone."""
+        """Emits the complete rows in the order ``fires``, and adds dropped rows to the totals."""
         if self._totals is None:
             self._emit_with(rows, line, None, fires, context)
             return
@@ -248,7 +247,7 @@ class OverKernel(WaitingRows):
             merged = aggregates.merge(merged, filled, len(chosen))
         return aggregates.finish(merged)
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------
 
     @cached_property
     def _kept(self) -> list[str]:
@@ -311,7 +310,8 @@ class OverKernel(WaitingRows):
 def _behind(
     stored: StoredTotals, parts: pa.Table, key: Indices, start: Indices, stop: Indices
 ) -> tuple[pa.Table, Indices, Indices, Indices]:
-    """The parts of each key behind its totals, where it has some: these parts, whose they are, and bounds in them."""
+    """The totals of each key, if any, followed by its parts: all of these, the key of each, and the bounds among
+    them."""
     has = stored.row_of_key >= 0
     totals = stored.rows.take(pa.array(stored.row_of_key[has])).select(parts.column_names)
     owner = np.concatenate((np.flatnonzero(has), key))
@@ -393,7 +393,7 @@ class Totals:
 
 
 def _added(before: pa.ChunkedArray, ids: Indices, groups: Indices, size: int) -> Indices:
-    """The counts with those of more rows, of which ``groups`` tells the place by id."""
+    """The counts increased by more rows; ``groups`` are their indices by id."""
     counts = np.zeros(size, np.int64)
     counts[: len(before)] = before.to_numpy()
     counts[groups] += np.bincount(ids, minlength=len(groups))

@@ -14,11 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 Indices = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]
@@ -115,7 +114,7 @@ class Line:
 
 
 def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
-    """Times and times that are asked for as numbers of one line, on which those of different keys do not mix."""
+    """Times, and times to look up, as numbers of one line, on which different keys do not overlap."""
     low = int(min(time.min(), asked.min()))
     length = int(max(time.max(), asked.max())) - low + 1
     if length * (int(key.max()) + 1) > np.iinfo(np.int64).max:

@@ -9,10 +9,17 @@ from typing import Any
 
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
-from sqlstream.udfs.annotations import annotations_of, row_of_iterable, sql_type
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction, Row, states_of
 from sqlstream.udfs.process.values import is_record, present
-from sqlstream.udfs.signature import Function, FunctionKind, ProcessSignature, TableParameter
+from sqlstream.udfs.signature import (
+    Function,
+    FunctionKind,
+    ProcessSignature,
+    TableParameter,
+    annotations_of,
+    row_of_iterable,
+    sql_type,
+)
 
 NO_TYPE = "SS554"
 NOT_A_FUNCTION = "SS555"

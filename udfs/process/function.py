@@ -39,9 +39,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, o
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.annotations import sql_type
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.process.cells import Cell, ListCell, MapCell, Slots, ValueCell
+from sqlstream.udfs.signature import sql_type
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ K = TypeVar("K")
 C = TypeVar("C", bound=Cell)
 
 Kind = type[T] | str
-"""The type of what is kept: a Python type that has a counterpart in SQL, or the SQL type as text."""
+"""The type of a state: a Python type that has a counterpart in SQL, or the SQL type as text."""
 
 CELLS = "__cells"
 """Where an instance has the cells of the key that it is called for."""

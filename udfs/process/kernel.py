@@ -20,16 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.columnar import FunctionError, place_of, python_values
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, NO_WATERMARK, Context, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, NO_WATERMARK, Context, Domain, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.process.calls import FAILED, WRONG_ROW
 from sqlstream.udfs.process.cells import Clock, UndoLog
 from sqlstream.udfs.process.function import ProcessContext
 from sqlstream.udfs.process.function import Timer as UserTimer
 from sqlstream.udfs.process.memories import WRONG_STATE, Memories
 from sqlstream.udfs.process.process_call import (
+    FAILED,
     FAILURE,
     TABLE,
+    WRONG_ROW,
     Failure,
     ProcessCall,
     failures_table,
@@ -40,7 +41,6 @@ from sqlstream.udfs.process.timers import KeyTimers, RowsInTimeOrder
 from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 
 @dataclass(frozen=True)

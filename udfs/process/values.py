@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.udfs.annotations import annotations_of
+from sqlstream.udfs.signature import annotations_of
 
 Restore = Callable[[Any], Any]
 

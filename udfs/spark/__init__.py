@@ -1,1 +1,16 @@
-"""Kernels on Spark: the one adapter to ``transformWithState``. Only this package of ``udfs`` imports PySpark."""
+"""Kernels on Spark: the one adapter to ``transformWithState``. Only this package of ``udfs`` imports PySpark, and this
+module does not."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+# --- the watermark of an operator -----------------------------------------------------------------------------
+
+
+class Watermark(Enum):
+    """The origin of an operator's watermark. NONE: the query has none, and kernels have no timers."""
+
+    EVENT_TIME = "event time"
+    CLOCK = "clock"
+    NONE = "none"

@@ -5,7 +5,7 @@ Chained operators are stages of one adapter: each takes the results of the one b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -16,11 +16,10 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from sqlstream.udfs.driver import Emitted, Folded, GroupContext, unfolded
 from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes
-from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Kernel, StateKey, Store
+from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, Pending, StateKey, Store, Wait
 from sqlstream.udfs.spark.call import KEY, Arrived, Clocks, GroupEntry, held_above, run
-from sqlstream.udfs.spark.state_server import CallStore, Entries
+from sqlstream.udfs.spark.state_server import CallStore, Entries, from_texts
 from sqlstream.udfs.state.memory import MemoryStore
-from sqlstream.udfs.waiting import Wait
 
 OUTPUT = (
     "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "
@@ -42,9 +41,10 @@ ROWS_GIVEN = "rows_given"
 
 
 class KernelProcessor:
-    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: where late rows of the kernel go.
+    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: the table for late rows of the
+    kernel.
 
-    ``above``: the stages above the kernel, each of which reads the rows of the one before it.
+    ``above``: the stages above the kernel, each of which reads the rows of the one below.
     """
 
     def __init__(
@@ -286,5 +286,48 @@ def _ran(kernel: Kernel, clocks: Clocks, stage_store: Store, entry: GroupEntry, 
     context, after = run(kernel, clocks, stage_store, entry, arrived)
     timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
     if arrived.held_back and timer <= arrived.watermark_ms:
-        timer = 0  # the next micro-batch says again what is held, or that nothing is
+        timer = 0  # the next micro-batch decides again whether the watermark is held
     return Ran(entry, replace(after, spark_timer=timer), context, held_above(context, entry, arrived))
+
+
+# --- counts of what is pending in the state of an operator that is not running --------------------------------
+
+
+WAITS_DDL = "stage INT, what STRING, domain STRING, count LONG, first LONG, last LONG"
+
+KEPT_DDL = "rows LONG"
+
+_WAITS = pa.schema([
+    ("stage", pa.int32()), ("what", pa.string()), ("domain", pa.string()),
+    ("count", pa.int64()), ("first", pa.int64()), ("last", pa.int64()),
+])  # fmt: skip
+
+
+def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
+    """A function of all entries of a key group, with columns name, number and text, to rows of WAITS_DDL."""
+
+    def counted(entries: pa.Table) -> pa.Table:
+        counts = [(stage, *_values(wait)) for stage, wait in processor.waits(_state(entries))]
+        columns = zip(*counts, strict=True) if counts else ((),) * len(_WAITS)
+        return pa.table([pa.array(values, f.type) for values, f in zip(columns, _WAITS, strict=True)], schema=_WAITS)
+
+    return counted
+
+
+def kept_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
+    """A function of all entries of a key group, with columns name, number and text, to a row of KEPT_DDL."""
+    return lambda entries: pa.table({"rows": pa.array([processor.kept_rows(_state(entries))], pa.int64())})
+
+
+def _state(entries: pa.Table) -> Mapping[StateKey, bytes]:
+    keys = zip(entries.column("name").to_pylist(), entries.column("number").to_pylist(), strict=True)
+    return dict(zip(keys, from_texts(entries.column("text").to_pylist()), strict=True))
+
+
+def _values(wait: Wait) -> tuple[str, str | None, int, int, int]:
+    return wait.what.value, wait.domain.value if wait.domain else None, wait.count, wait.first, wait.last
+
+
+def wait_of(what: str, domain: str | None, count: int, first: int, last: int) -> Wait:
+    """A row of WAITS_DDL, without its stage."""
+    return Wait(Pending(what), None if domain is None else Domain(domain), count, first, last)

@@ -161,7 +161,7 @@ class WindowsOfRows:
             yield from self._in_order(batch)
 
     def _in_order(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Barriers keep their places among the rows."""
+        """The rows with their windows, with barriers at their positions among the rows."""
         has_barriers = BARRIER in batch.schema.names
         barriers = np.flatnonzero(np.asarray(pc.is_valid(batch.column(BARRIER)))).tolist() if has_barriers else []
         start = 0

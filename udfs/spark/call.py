@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive
 from sqlstream.udfs.exchange import Blob, Content, rows_in_order
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, ROWS_TAKEN, Domain, Kernel, StateKey, Store
-from sqlstream.udfs.spark.watermark import Watermark
+from sqlstream.udfs.spark import Watermark
 
 _MILLISECOND = 1000
 

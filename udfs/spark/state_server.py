@@ -171,7 +171,7 @@ def _values(texts: Sequence[str | None]) -> list[bytes | None]:
 
 
 _VALUES_HEADER = struct.Struct("<ii")
-"""The bytes of the value, and those that are kept of it: as many where it is not compressed."""
+"""The length of the value, and its stored length: the same if it is not compressed."""
 
 _CODEC = "lz4_raw"
 _LEAST = 128
@@ -187,7 +187,8 @@ _SPREAD = (
     (0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
     (0x007F007F007F007F, 0x3F803F803F803F80, 1),
 )
-"""56 bits become two times 28, four times 14, eight times 7: what stays, what moves up, and how far."""
+"""56 bits become two times 28, four times 14, eight times 7: the bits that remain, the bits to shift, and the distance.
+"""
 
 _Item = TypeVar("_Item", bytes, str)
 

@@ -322,7 +322,7 @@ def _last_replaced(chunks: Sequence[Chunk], places: np.ndarray) -> np.ndarray:
     positions = np.minimum(np.searchsorted(places, replaced), len(places) - 1)
     asked = places[positions] == replaced
     last = np.full(len(places), -1)
-    # Of several assignments to one place numpy keeps the last, which is the latest chunk's.
+    # Of several assignments to one index numpy keeps the last, which is that of the latest chunk.
     last[positions[asked]] = chunk[asked]
     return last
 

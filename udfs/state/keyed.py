@@ -45,8 +45,8 @@ BUCKET_ROWS = 1024
 cheaper."""
 
 LARGER = 4
-"""Buckets hold up to so many times as many where a call writes half of all rows, or more: then the number of entries is
-what costs."""
+"""Buckets may hold this many times as many rows if a call writes at least half of all rows: then the number of entries
+dominates the cost."""
 
 
 class KeyedState:
@@ -268,7 +268,7 @@ class KeyedState:
         return is_loaded and bucket.rows > self._most_rows and self._overflows(one(self._batches([position])))
 
     def _extend(self, position: int, first: int) -> dict[StateKey, bytes | None]:
-        """Writes the chunks from the first on as one, behind those that stay."""
+        """Writes the chunks from ``first`` on as one chunk, after those that remain."""
         bucket, index = self._open[position], self._buckets()
         entry = index.index[position]
         number = first if bucket.loaded else int(entry[CHUNKS])

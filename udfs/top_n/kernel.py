@@ -20,13 +20,24 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.joins.stored_side import Changes, found_among, net
-from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel, Store
+from sqlstream.udfs.kernel import (
+    IGNORED,
+    KEY_HASH,
+    LATE_ROWS,
+    ROW_KIND,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    Store,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
-from sqlstream.udfs.waiting import Pending, Wait, waits
 
 _WORTH_COMBINING = 4
 """Rows are reduced before the exchange if their number is at least this many times the possible number of remaining
@@ -119,7 +130,7 @@ class TopNKernel(ExpiringKernel):
         if not self.retracts:
             kept = kept[after[kept] <= self.ranking.last]
         if self.ranking.newest_first:
-            kept = np.sort(kept)  # as they came: of equal rows the last one is that which stands last
+            kept = np.sort(kept)  # in order of arrival, which decides among equal rows
         if self.ttl or gone.any() or (kept >= stored.num_rows).any():
             state.replace(self._with_timer(rows, stored, kept, changes, context))
 
@@ -191,7 +202,7 @@ class TopNKernel(ExpiringKernel):
     def _with_timer(
         self, rows: pa.Table, stored: pa.Table, kept: Numbers, changes: Changes, context: Context
     ) -> pa.Table:
-        """The rows that are kept; those of keys that changed live anew."""
+        """The rows to store; the time to live of changed keys is renewed."""
         kept_rows = rows.take(pa.array(kept))
         if not self.ttl:
             return kept_rows.cast(self._stored)

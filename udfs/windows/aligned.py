@@ -21,10 +21,20 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, end_of, micros, start_of, to_wall
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, MOST_RESULTS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import (
+    END_OF_TIME,
+    KEY_HASH,
+    LATE_ROWS,
+    MOST_RESULTS,
+    Context,
+    Domain,
+    Kernel,
+    Pending,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, Lateness, LateRows, bounds
 from sqlstream.udfs.windows.panes import (
     CLOSES_BEFORE_END,
@@ -144,7 +154,8 @@ class AlignedWindows(Kernel):
         return pane[start], [parts.slice(start, stop - start) for start, stop in cuts]
 
     def _now(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
-        """Parts in the first pane of which no window has closed: windows close a millisecond before their end."""
+        """Assigns rows to the first pane of which no window has closed: windows close a millisecond before their
+        end."""
         parts = rows if PANE in rows.schema.names else self.combine(rows)
         now = max(context.processing_time, state.mark) + CLOSES_BEFORE_END
         pane = self._panes.start(to_wall(np.array([now], np.int64), self.assigner.zone))
@@ -274,8 +285,8 @@ class AlignedWindows(Kernel):
 
     @cached_property
     def _counted(self) -> Aggregates:
-        """Adds numbers of rows to the aggregates: they tell how many rows are late, and exist where nothing else is
-        asked for."""
+        """The aggregates with row counts: for the number of late rows, and as the only column where no other aggregate
+        is requested."""
         return with_row_counts(self.aggregates)
 
     @cached_property

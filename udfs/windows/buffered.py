@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.evictors import Evictor, KeepInterval, KeepRows, Panes
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.row_kinds import is_retraction, unmatched
+from sqlstream.udfs.keys import dense_ids, is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
@@ -345,7 +344,7 @@ def _last_rows(sequence: _Sequence, firing: _Firing, evictor: Evictor | None) ->
 
 
 def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval: int) -> Values | None:
-    """If rows came in order of time, the rows of the last interval are the last ones."""
+    """If rows arrived in order of time, the rows of the last interval are the last rows."""
     backwards = np.flatnonzero(times[1:] < times[:-1]) + 1
     if not np.isin(backwards, sequence.starts).all():
         return None
@@ -361,9 +360,9 @@ def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval
 
 
 def _stretches(starts: Values, firing: _Firing, kept: Values, evicts_after: bool) -> tuple[Values, Values]:
-    """Where the rows of each firing begin, and those that stay after it.
+    """The first row of each firing, and the first row that remains after it.
 
-    ``starts``: the first row of each firing's instance, ``kept``: the first that its eviction keeps.
+    ``starts``: the first row of the instance of each firing, ``kept``: the first that its eviction keeps.
     """
     purged = np.maximum.accumulate(np.where(firing.purges, firing.stop, 0))
     floor = np.maximum(starts, _shifted(purged))
@@ -444,7 +443,7 @@ class WindowsByKey(NamedTuple):
 
 
 def _search(ordered: Values, asked: Values) -> Values:
-    """How many columns of ``ordered``, which are in order, come before or equal each column asked for."""
+    """The number of sorted columns of ``ordered`` that are less than or equal to each asked one."""
     combined = np.concatenate([ordered, asked], axis=1)
     order = np.lexsort(combined[::-1])
     passed = np.cumsum(order < ordered.shape[1])

@@ -1,65 +1,129 @@
-"""One call of the general window operator: the instances that it loaded, their contents, and its output so far."""
+"""The configuration of the general window operator, and one call of it: the instances that it loaded, their contents,
+and its output so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.assigners import Assigned, late_windows
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain
+from sqlstream.errors import UnsupportedError
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.assigners import Assigned, Assigner, late_windows
+from sqlstream.udfs.evictors import Evictor
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.triggers.clocks import EachBatch
-from sqlstream.udfs.triggers.trigger import Due, Fires, Run, Windows
-from sqlstream.udfs.windows.contents import Held, Pane
-from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
-from sqlstream.udfs.windows.endless import FiringPace
-from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
-from sqlstream.udfs.windows.ranges import number, stable_order
-from sqlstream.udfs.windows.sessions import merge_rows
-
-if TYPE_CHECKING:
-    from sqlstream.udfs.windows.operator import WindowKernel
+from sqlstream.udfs.triggers.trigger import Due, Fires, Run, Trigger, Windows
+from sqlstream.udfs.windows.buffered import Buffered
+from sqlstream.udfs.windows.contents import Accumulated, Contents, Held, Pane
+from sqlstream.udfs.windows.emission import (
+    EARLY,
+    LATE,
+    NO_LATENESS,
+    ON_TIME,
+    Emission,
+    Emitted,
+    FiringPace,
+    Firings,
+    Lateness,
+    bounds,
+    in_order,
+)
+from sqlstream.udfs.windows.instances import END, START, InstanceLayout, Instances, Touched, joined, names_of
+from sqlstream.udfs.windows.ranges import AllRows, number, stable_order
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
 MILLISECOND = 1000
 
 
+NOT_MERGEABLE = "SS397"
+
+
+@dataclass(frozen=True)
+class WindowOperator(Kernel):
+    """The configuration of the general window operator: windows of ``assigner`` over rows with the columns of
+    ``input``, whose results are emitted when ``trigger`` fires.
+
+    ``keys``: the key columns, which are emitted first. ``time``: for windows without bounds (GLOBAL), the column of
+    event times that bounds their results. ``retracting``: a result retracts the previous one, with row kinds;
+    DISCARDING is ``Purging(trigger)``. ``panes``: ``__pane`` and ``__pane_index`` are emitted too.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    assigner: Assigner
+    trigger: Trigger
+    function: Aggregates | AllRows
+    evictor: Evictor | None = None
+    lateness: Lateness = NO_LATENESS
+    time: str | None = None
+    retracting: bool = False
+    panes: bool = False
+    row_kinds: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.row_kinds or not self.retracting, "retractions have row kinds"
+        assert not (self.retracting and isinstance(self.function, AllRows)), "rows as they are are not retracted"
+        if self.assigner.merging and not self.trigger.mergeable:
+            message = "the trigger has no on_merge, but windows merge"
+            raise UnsupportedError(NOT_MERGEABLE, message, hint="Write on_merge, if only to return CONTINUE.")
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.emission.output
+
+    @property
+    def late_output(self) -> pa.Schema | None:
+        return self.lateness.output(self.input)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.assigner.domain is Domain.PROCESSING or self.trigger.uses_processing_time
+
+    @cached_property
+    def contents(self) -> Contents:
+        """How the contents of windows are stored."""
+        if isinstance(self.function, Aggregates) and self.evictor is None:
+            merging = self.assigner.merging
+            return Accumulated(self.function.for_merging_windows() if merging else self.function, self.time)
+        return Buffered(self.function, self.input, self.keys, self.evictor, self.time, self.assigner.merging)
+
+    @cached_property
+    def emission(self) -> Emission:
+        """The output of the operator."""
+        keys = names_of(self.input, self.keys)
+        return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
+
+    @cached_property
+    def layout(self) -> InstanceLayout:
+        """The columns of stored instances."""
+        keys = names_of(self.input, [KEY_HASH, *self.keys])
+        return InstanceLayout(keys, self.trigger, self.contents.held, self.emission.last)
+
+
 @dataclass
 class WindowCall:
     """One call of the general window operator. It is created for each call of the kernel."""
 
-    kernel: WindowKernel
+    kernel: WindowOperator
     context: Context
     state: KeyedState
     held: Held
     emitted: list[Emitted] = field(default_factory=list)
 
     @staticmethod
-    def of(kernel: WindowKernel, context: Context) -> WindowCall:
+    def of(kernel: WindowOperator, context: Context) -> WindowCall:
         """The call for a kernel and its context."""
         state = KeyedState(context.store, "windows", kernel.layout.schema)
         return WindowCall(kernel, context, state, kernel.contents.open(context))
-
-    def on_rows(self, rows: pa.Table) -> None:
-        """Processes the rows of a batch."""
-        rows = rows.combine_chunks()
-        loaded = self.state.load(np.unique(rows.column(KEY_HASH).to_numpy())).combine_chunks()
-        assigned = self.kernel.assigner.assign(rows, self.context)
-        if self.kernel.assigner.merging:
-            touched: Touched = merge_rows(self, rows, assigned, loaded)
-        else:
-            touched = self._plain_windows(rows, assigned, loaded)
-        if isinstance(self.kernel.trigger, EachBatch):
-            self._fire_each(touched.instances, len(assigned.row))
-        self.finish(touched, loaded)
 
     def on_time(self, domain: Domain, time: int) -> None:
         """Fires the timers of a domain up to ``time``."""
@@ -102,7 +166,8 @@ class WindowCall:
         """The windows of instances, with the clocks of this call."""
         return instances.windows(self.context.watermark, self.context.processing_time, self.kernel.assigner.domain)
 
-    def _plain_windows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
+    def add_rows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
+        """The instances after the rows of a batch were added to their windows, which do not merge."""
         assigned = self._in_time(rows, assigned)
         touched, owner = self._instances(rows, assigned, loaded)
         order = stable_order(owner, touched.instances.count)
@@ -177,7 +242,7 @@ class WindowCall:
             bounds = (start[fires.position], end[fires.position])
         self._emit(instances, instance, arrival[fires.position], kinds, bounds, pane)
 
-    def _fire_each(self, instances: Instances, when: int) -> None:
+    def fire_each(self, instances: Instances, when: int) -> None:
         """EMIT CHANGES: every instance that was touched fires."""
         index = np.flatnonzero(instances.filled)
         pane = self.held.on_time(instances, index, np.zeros(len(index), bool))
@@ -188,7 +253,7 @@ class WindowCall:
     # --- time -------------------------------------------------------------------------------------------------
 
     def _fire_due(self, instances: Instances, domain: Domain, now: int) -> Values:
-        """Fires the timers up to ``now``, the earliest of each instance first; true for the instances that stay."""
+        """Fires the timers up to ``now``, the earliest of each instance first. True for the instances that remain."""
         alive = np.ones(instances.count, bool)
         # The order in which sessions are stored depends on the cuts between micro-batches.
         active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
@@ -306,7 +371,7 @@ def _last_of_rows(assigned: Assigned) -> Values:
 
 
 def _rows_after(rows: Values, run: Run, fires: Fires, is_last: Values | None) -> Values:
-    """How many rows each instance has behind a run, which begins anew where a firing empties it."""
+    """The number of rows of each instance after a run; it restarts where a firing clears the window."""
     emptied = fires.position[fires.purge]
     last = np.full(len(rows), -1)
     np.maximum.at(last, np.searchsorted(run.starts, emptied, side="right") - 1, emptied)
@@ -331,7 +396,8 @@ def _without_empty(firings: Firings, empty: Values | None) -> Firings:
 
 
 def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:
-    """Numbers of the windows of what was loaded, then of the pairs. Windows of one length are told by their starts."""
+    """The numbers of the windows of loaded instances, then of pairs. Windows of one length are identified by their
+    starts."""
     start = np.concatenate([loaded.column(START).to_numpy(), assigned.start])
     end = np.concatenate([loaded.column(END).to_numpy(), assigned.end])
     length = end - start

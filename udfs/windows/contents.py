@@ -176,7 +176,8 @@ class _Accumulators:
         return self._aggregates.merge(combined, np.concatenate([np.arange(count), np.arange(count)]), count)
 
     def _with_firings(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Rows up to a firing, and those behind the last one, are parts; accumulated along each instance's parts."""
+        """Splits the rows of each instance into parts, at its firings and after the last one, and accumulates along the
+        parts."""
         parts = _parts(run, fires)
         lifted = self._lifted(run, parts.of_position, len(parts.instance))
         chains = _chains(instances.count, parts)
@@ -240,10 +241,10 @@ def _parts(run: Run, fires: Fires) -> _Parts:
 
 
 class _Chains(NamedTuple):
-    """What is to be accumulated along: what each instance held, then its parts; a purge begins a new chain.
+    """The order of accumulation: the contents of each instance, then its parts; a purge starts a new chain.
 
-    ``order``: instances and parts, numbered one behind the other, in order. ``position``: where each of them stands.
-    ``rank``: the position of each within its chain. ``emptied``: instances that hold nothing in the end.
+    ``order``: instances and parts, numbered consecutively, in order. ``position``: the position of each of them.
+    ``rank``: the position of each within its chain. ``emptied``: instances that are empty in the end.
     """
 
     order: Values

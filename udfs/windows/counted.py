@@ -95,7 +95,7 @@ class CountWindows(Kernel):
     # --- firing -----------------------------------------------------------------------------------------------
 
     def _firings(self, rows: Indices) -> Indices:
-        """How many times a key has fired after so many rows."""
+        """How many times a key has fired after this many rows."""
         if not self.full_only:
             return rows // self.slide
         return np.maximum((rows - self.size) // self.slide + 1, 0)
@@ -211,7 +211,7 @@ class _Arrived:
         ids = dense_ids(combined, keys)
         stored_key, key = ids.ids[: stored.num_rows], ids.ids[stored.num_rows :]
         before = np.zeros(ids.count, np.int64)
-        # Slices of a key are in order: of several assignments to one place numpy keeps the last.
+        # Slices of a key are in order: of several assignments to one index numpy keeps the last.
         before[stored_key] = stored.column(SLICE).to_numpy() * width + stored.column(ROWS).to_numpy()
         count = np.bincount(key, minlength=ids.count)
         start = np.cumsum(count) - count

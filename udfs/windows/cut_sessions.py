@@ -25,11 +25,10 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Session, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, on_line, range_minima, taken_windows
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
 from sqlstream.udfs.windows.ranges import AllRows
 
@@ -134,8 +133,8 @@ class CutSessionKernel(Kernel):
         return np.asarray(rows.column(name).fill_null(False).to_numpy(), np.bool_)
 
     def _turns(self, arrived: pa.Table, watermark: int) -> list[RowIndices]:
-        """The rows in turns. Rows behind the watermark may close a session at once, so that no row of their key that
-        comes after one is in its turn."""
+        """The rows in rounds. A row that the watermark has passed may close a session at once, so later rows of its key
+        are in a later round."""
         behind = arrived.column(TIME).to_numpy() <= watermark
         if not behind.any():
             return [np.arange(len(behind))]
@@ -148,7 +147,8 @@ class CutSessionKernel(Kernel):
         return [np.flatnonzero(turn == number) for number in range(int(turn.max()) + 1)]
 
     def _first_look(self, time: Times, reach: Times, closes: Flags, now: int) -> Times:
-        """The earliest time at which a session may close because of this row; rows behind the clock at once."""
+        """The earliest time at which a session may close because of this row; at once for rows that the clock has
+        passed."""
         end = reach if self.max_duration is None else np.minimum(reach, time + self.max_duration)
         return np.where(closes | (time <= now), time, end - MILLISECOND)
 
@@ -363,16 +363,16 @@ def _unreached(rows: Ordered) -> RowIndices:
 
 
 def _following(flags: Flags) -> RowIndices:
-    """For each position, also the one behind the last row, the first flagged row from there on."""
+    """For each position, and the one after the last row, the first flagged row from there on."""
     count = len(flags)
     next_flagged = np.where(flags, np.arange(count), count)
     return np.minimum.accumulate(next_flagged[::-1])[::-1]
 
 
 def _reachable(rows: Ordered, stop: RowIndices) -> RowIndices:
-    """The first rows of sessions: from the first opening row of each key on, each time the one after the stop.
+    """The first rows of sessions: from the first opening row of each key, repeatedly the row after the stop.
 
-    Steps are doubled, so that n sessions behind one another take log n rounds.
+    Steps are doubled, so that n consecutive sessions take log n rounds.
     """
     count = len(rows.key)
     opening = np.append(_following(rows.opens), count)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.event_times import time_text
-from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, ROW_KIND, Context
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.instances import Instances
@@ -101,8 +101,8 @@ class Emission:
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
     def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
-        """-U of what was emitted last and +U of the new result, +I for a first one, nothing where it is the same; -D
-        where all rows have gone."""
+        """-U of the previous result and +U of the new one, +I for a first result, nothing for an unchanged one, -D if
+        all rows were retracted."""
         assert firings.of is None, "rows as they are are not retracted"
         count = len(firings.instance)
         there = np.ones(count, bool) if firings.gone is None else ~firings.gone
@@ -217,6 +217,8 @@ LATE_ROW = repeating("SS406")
 
 
 class LateRows(Enum):
+    """What happens to late rows: they are dropped, emitted to a table, or an error."""
+
     DROP = "drop"
     EMIT = "emit"
     FAIL = "fail"
@@ -224,21 +226,23 @@ class LateRows(Enum):
 
 @dataclass(frozen=True)
 class Lateness:
-    """``allowed``: microseconds for which windows stay after their end. ``columns``: those of the input that go to the
-    table of late rows."""
+    """The treatment of late rows. ``allowed``: the microseconds for which windows are kept after their end.
+    ``columns``: the columns of the input that are emitted for late rows."""
 
     allowed: int = 0
     action: LateRows = LateRows.DROP
     columns: tuple[str, ...] = ()
 
     def output(self, rows: pa.Schema) -> pa.Schema | None:
+        """The schema of emitted late rows; None if they are not emitted."""
         if self.action is not LateRows.EMIT:
             return None
         windows = [pa.field(name, TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
         return pa.schema([*(rows.field(name) for name in self.columns), *windows])
 
     def report(self, rows: pa.Table, start: Values, end: Values, context: Context) -> None:
-        """``rows`` are late for all their windows; ``start`` and ``end`` are the bounds of the last of them."""
+        """Reports ``rows`` that are late for all their windows; ``start`` and ``end`` are the bounds of the last of
+        them."""
         if rows.num_rows == 0:
             return
         context.count(LATE_ROWS, rows.num_rows)
@@ -267,7 +271,8 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """``input``: all columns that there are. Keys come out unless they are among the columns of AllRows."""
+    """The columns of stored and emitted rows. ``input``: all columns of the rows. Keys are emitted unless they are
+    among the columns of AllRows."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -286,7 +291,7 @@ class StoredColumns:
 
     @cached_property
     def leading(self) -> list[str]:
-        """The keys that come out by themselves."""
+        """The keys that are emitted in addition to the results."""
         return [name for name in self.keys if name not in self._results.names]
 
     @cached_property
@@ -295,3 +300,48 @@ class StoredColumns:
 
     def _fields(self, names: dict[str, None] | list[str] | tuple[str, ...]) -> pa.Schema:
         return pa.schema([self.input.field(name) for name in names])
+
+
+# --- limits for windows that fire at every interval since a very old row --------------------------------------
+
+
+TOO_MANY_FIRINGS = repeating("SS468")
+
+_LOOKS = 1000
+"""The number of rounds of firings after which their pace is checked."""
+
+MOST_FIRINGS = 100_000_000
+"""The limit of results of one key in one step of a clock: one per second for three years."""
+
+
+def require_few(firings: int, begin: int, end: int) -> None:
+    """ExecutionError SS468 for too many ``firings`` between the times ``begin`` and ``end``, in microseconds."""
+    if firings > MOST_FIRINGS:
+        until = f"until {time_text(end)}" if end != END_OF_TIME else "until the end of the input"
+        raise ExecutionError(
+            TOO_MANY_FIRINGS,
+            f"a window would fire {firings:,} times from {time_text(begin)} {until}, and may {MOST_FIRINGS:,} times",
+            hint="Filter out rows of so old a time, as by WHERE ts >= TIMESTAMP '2000-01-01 00:00:00', or let the "
+            "window fire less often.",
+        )
+
+
+@dataclass
+class FiringPace:
+    """Extrapolates the number of firings of windows that fire in rounds, the earliest timer of each in every round."""
+
+    _rounds: int = 0
+    _first: int = 0
+
+    def fires(self, timer: Values, until: Values) -> None:
+        """Notes the next firing of all windows: its time, and the time up to which the window may fire. SS468 where, at
+        the pace so far, there would be too many firings."""
+        if self._rounds == 0 and len(timer):
+            self._first = int(timer.min())
+        self._rounds += 1
+        if self._rounds % _LOOKS or not len(timer):
+            return
+        latest = int(np.argmin(timer))
+        now, end = int(timer[latest]), int(until[latest])
+        if now > self._first and end != END_OF_TIME:
+            require_few((end - self._first) * self._rounds // (now - self._first), self._first, end)

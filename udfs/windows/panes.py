@@ -241,8 +241,8 @@ class PaneResults:
 
 
 class _Spans(NamedTuple):
-    """``ordered``: the entries by key, then by pane; ``arrival`` says in which order they were. Each is the first entry
-    of its key in the windows that end in ``[since, until)``."""
+    """The entries by key, then by pane (``ordered``), and their order of ``arrival``. Each is the first entry of its
+    key in the windows that end in ``[since, until)``."""
 
     ordered: Entries
     arrival: Indices
@@ -293,7 +293,7 @@ def _spans(due: Due, panes: Panes) -> _Spans:
 
 
 def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
-    """Behind the last entry of the first one's key in a pane before the end."""
+    """For each entry the position after the last one of its key in a pane before the end of the window."""
     pane_count = len(entries.panes)
     codes = entries.key * pane_count + entries.pane
     beyond = entries.key[first] * pane_count + np.searchsorted(entries.panes, end, side="left")
@@ -303,7 +303,7 @@ def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
 def collapse(
     state: ChunkedState, entries: Entries, panes: Panes, clock: int, keys: Sequence[str], aggregates: Aggregates
 ) -> None:
-    """Makes one pane of those that all windows to come of a CUMULATE hold together."""
+    """Merges panes that all future windows of a CUMULATE contain together."""
     opened, last = panes.first_open(entries.panes, clock), panes.last_end(entries.panes)
     together = np.flatnonzero((opened <= last) & (entries.panes < opened - panes.step))
     _, leader, sizes = np.unique(last[together], return_index=True, return_counts=True)

@@ -63,15 +63,15 @@ class AllRows:
 
 
 DOUBLING_COST = 2
-"""How much dearer a row is that is merged by doubling than one that is merged at once, for what surrounds it."""
+"""The relative cost per row of merging by doubling, compared to merging directly."""
 
 
 def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges: Ranges) -> pa.Table:
-    """One accumulator for each range of ``parts``, merged in order.
+    """One accumulator for each range of ``parts``, merged in order. ``owner``: the owner of each part, ascending; a
+    range is within the parts of one owner.
 
-    ``owner``: whose each part is, ascending; a range lies within the parts of one owner. Long ranges are put together
-    from stretches of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range;
-    exact sums and counts from running totals, where all that is asked for are such.
+    Long ranges are composed of blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged
+    once for each range; exact sums and counts are computed from running totals instead.
     """
     lengths = ranges.stop - ranges.start
     longest = int(lengths.max(initial=0))
@@ -129,7 +129,7 @@ def number(codes: Indices, bound: int) -> Ids:
     if bound > _SPARSE * len(codes) + 1024:
         return dense_ids(pa.table({"code": codes}), ("code",))
     first = np.full(bound, len(codes), np.int64)
-    # Of several assignments to one place numpy keeps the last.
+    # Of several assignments to one index numpy keeps the last.
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     rows = np.sort(first[first < len(codes)])
     numbers = np.empty(bound, np.int64)

@@ -26,13 +26,11 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times, aligned, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND, Intervals, Windows, on_line
-from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
-from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
-from sqlstream.udfs.windows.endless import require_few
+from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds, require_few
 from sqlstream.udfs.windows.ranges import AllRows, Ranges, results_of
 
 TIME = "__time"
@@ -122,7 +120,7 @@ class RowMeasuredKernel(Kernel):
         context.set_timer(self.domain, state.next_timer(self.domain))
 
     def _step(self, rows: pa.Table, context: Context) -> pa.Table:
-        """Emits what fires; the rows that stay."""
+        """Emits the firings. Returns the rows that remain."""
         key = dense_ids(rows, self.keys).ids
         time, timer, position = (rows.column(name).to_numpy() for name in (TIME, self._timer, POSITION))
         if self.domain is Domain.EVENT:
@@ -316,7 +314,7 @@ def _newest(rows: Timeline, chosen: Flags) -> Flags:
 
 
 MOST_FIRINGS = 1 << 18
-"""So many firings are worked out at once."""
+"""The number of firings that are computed at once."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import LATE, Session, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.assigner import RowIndices
 from sqlstream.udfs.assigners.merging import MILLISECOND
-from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import Lateness, StoredColumns, bounds
 from sqlstream.udfs.windows.instances import END, START
 from sqlstream.udfs.windows.ranges import change_counts, numbered, row_counts, with_row_counts

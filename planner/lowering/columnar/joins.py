@@ -36,9 +36,9 @@ from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.expressions.tree import Expression
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
-from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
@@ -86,7 +86,7 @@ def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
     return side.outputs[number][1]
 
 
-def condition_of(node: Join) -> Condition | None:
+def condition_of(node: Join) -> Expression | None:
     """The rest of ON as a condition that kernels evaluate."""
     return None if node.decided is None else node.decided.condition
 

@@ -22,12 +22,11 @@ from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Content, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
-from sqlstream.udfs.spark import internals
+from sqlstream.udfs.spark import Watermark, internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, to_blobs, to_calls
 from sqlstream.udfs.spark.call import Clocks
 from sqlstream.udfs.spark.shipped import ShippedProcessor
-from sqlstream.udfs.spark.watermark import Watermark
 
 # --- watermarks from blobs ------------------------------------------------------------------------------------
 # Spark looks at the event time of each row in ``withWatermark``, which no generated code does. Where all rows of a time

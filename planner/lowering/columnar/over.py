@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.kernel_expressions import MatchOperand, Reads, match_conditions
 from sqlstream.planner.lowering.columnar.groups import split
 from sqlstream.planner.lowering.columnar.inputs import (
     TIME,
@@ -26,8 +27,6 @@ from sqlstream.planner.lowering.columnar.inputs import (
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
-from sqlstream.planner.match_conditions import match_conditions
-from sqlstream.planner.match_operands import MatchOperand, Reads
 from sqlstream.planner.operators.match_recognize import MatchRecognize
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
 from sqlstream.planner.operators.updating_over import UpdatingOver

@@ -21,7 +21,6 @@ from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.physical.steps import Operator, Step
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import row_type
 from sqlstream.udfs.process.function import Descriptor
 from sqlstream.udfs.process.kernel import Process
@@ -31,6 +30,7 @@ from sqlstream.udfs.process.process_call import (
     ROWTIME,
     TABLE,
     TIME,
+    InputTable,
     input_column,
     key_column,
     passed_column,

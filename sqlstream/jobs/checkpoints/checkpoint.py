@@ -53,6 +53,7 @@ class Checkpoint:
 
     @property
     def spark_location(self) -> str:
+        """The folder of Spark's own checkpoint."""
         return self.storage.location("spark")
 
     @property

@@ -78,6 +78,7 @@ class ControlRows:
 
     @property
     def clock_has_ended(self) -> bool:
+        """True where an earlier run has ended the clock of processing time."""
         return self.storage.read(f"{_CLOCK}/{_END}.json") is not None
 
     def end_clock(self) -> None:

@@ -62,6 +62,7 @@ def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[F
 
 
 def to_text(parts: tuple[FingerprintPart, ...]) -> str:
+    """The fingerprint as JSON, as ``plan.json`` stores it."""
     return json.dumps({"version": VERSION, "parts": [dataclasses.asdict(p) for p in parts]}, indent=1)
 
 
@@ -242,6 +243,7 @@ def stored_layout(storage: Storage) -> StateLayout | None:
 
 
 def store_layout(storage: Storage, layout: StateLayout) -> None:
+    """Write the layout of a job's state to its checkpoint."""
     storage.write(LAYOUT_FILE, json.dumps(asdict(layout)))
 
 

@@ -1,7 +1,6 @@
-"""The files in a job's folder that are ours: how they are recognised before a job writes there, and what is removed
-at its end.
+"""The folder of a job: whether it is one, who works there, where its sinks have written, which files are removed.
 
-The folder lies below ``execution.checkpointing.dir`` and has the name of the job, so it may be somebody else's.
+The folder is below ``execution.checkpointing.dir`` and has the name of the job, so it may belong to somebody else.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlstream.connectors.connector import UNKNOWN_RANGE
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN, require_plain
 from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT
-from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, damaged, refused_writes_told, storage_at
+from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, damaged, storage_at, write_errors_reported
 from sqlstream.jobs.checkpoints.watermarks import WATERMARKS_FILE as WATERMARKS
 from sqlstream.jobs.records.history import HISTORY_FILE as HISTORY
 from sqlstream.jobs.records.record import RECORD_FILE as RECORD
@@ -35,15 +34,15 @@ if TYPE_CHECKING:
     from sqlstream.planner.catalog import Table
 
 # --- Written places of sinks (sinks.json) ----------------------------------------------------------------------
-# Some sinks keep a log beside the rows that says which of them count, as Spark's file sink does. Without it a job
-# that goes on would begin anew there, and all earlier rows would count no longer.
+# Some sinks keep a log beside their rows that says which of them are committed, as Spark's file sink does. If the log
+# is lost, a job that continues would begin a new one, and all earlier rows would be ignored.
 
 
 SINKS_FILE = "sinks.json"
 
 
 def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
-    """Look at the tables of a plan before it runs, and write down that it writes there.
+    """Check the sinks of a plan before it runs, and record that it writes there.
 
     Errors as those of ``RecoverableSink.require_intact``; SS459 where the file cannot be read.
     """
@@ -63,7 +62,7 @@ def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, 
 
 
 def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
-    """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
+    """A check of complete micro-batches, which raises an error where a sink has lost the rows of one."""
     streamed = (table for table, by_spark in _sinks(plan) if by_spark)
     sinks = [(table, connector(table.connector)) for table in streamed]
     checks = [(table, kind.require_batch) for table, kind in sinks if isinstance(kind, RecoverableSink)]
@@ -76,7 +75,7 @@ def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
 
 
 def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:
-    """The tables that a plan writes, and whether Spark's own sink does."""
+    """The tables that a plan writes, each with whether Spark's own sink writes it."""
     side = side_tables(plan)
     for table in plan.tables if isinstance(plan, StatementSet) else (plan.table,):
         yield table, isinstance(plan, Insert) and not side
@@ -102,13 +101,13 @@ VIEW = "view.json"
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
 _CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS_FILE, LAYOUT, PLAN, RUN)
-"""All that a checkpoint is made of, the marks last."""
+"""The files and folders of a checkpoint, the marks last."""
 
 
 def require_own_folder(storage: Storage, path: str) -> None:
-    """ExecutionError SS414 where the folder at ``path`` holds files, and none by which a job's folder is known.
+    """ExecutionError SS414 where the folder at ``path`` holds files, but none that marks the folder of a job.
 
-    Only on this machine: elsewhere nothing is ever removed. Hidden files, of a dot, do not count.
+    Only on this machine: elsewhere nothing is ever removed. Hidden files are ignored.
     """
     if not isinstance(storage, LocalStorage) or not storage.root.is_dir():
         return
@@ -125,7 +124,7 @@ def require_own_folder(storage: Storage, path: str) -> None:
 
 
 def remove_checkpoint(storage: Storage) -> None:
-    """Remove what a job has written to go on from, and nothing else; only where ``storage.can_remove``."""
+    """Remove the checkpoint of a job, and nothing else; only where ``storage.can_remove``."""
     for name in _CHECKPOINT:
         storage.remove(name)
     if isinstance(storage, LocalStorage):
@@ -133,7 +132,7 @@ def remove_checkpoint(storage: Storage) -> None:
 
 
 def remove_job_folder(storage: Storage) -> None:
-    """Remove a checkpoint, and what is recorded of its job. Savepoints stay; only where ``storage.can_remove``."""
+    """Remove the checkpoint and the record of a job, but no savepoints; only where ``storage.can_remove``."""
     remove_checkpoint(storage)
     for name in (HISTORY, "requests", "replies", RECORD, VIEW, ".lock"):
         storage.remove(name)
@@ -147,34 +146,35 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 # --- The lock on the folder of a job ---------------------------------------------------------------------------
-# The record of a job tells of those that run; two that start at the same moment both find no record.
+# A lock on a hidden file, which ends with the process that holds it. Records show running jobs, but two jobs that start
+# at the same moment both find no record.
 
 
 LOCK = ".lock"
 
 
 class Claim:
-    """The right to write in a job's folder, until released. ``handle``: the open lock, None where there is none."""
+    """The right to write in a job's folder, until released. ``handle`` is the open lock file, None without a lock."""
 
     def __init__(self, handle: int | None = None) -> None:
         self._handle = handle
 
     def lock(self) -> bool:
-        """False where another start holds the lock. File systems without locks have none to hold."""
+        """Take the lock; False where another start holds it. True on file systems without locks."""
         return self._handle is None or _locked(self._handle)
 
     def release(self) -> None:
+        """Give up the claim and its lock."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
 
 def claim(path: str, spark: SparkSession) -> Claim:
-    """Make the folder of a job where it is not there, and claim it.
+    """Make the folder of a job if it is missing, and claim it.
 
-    ExecutionError SS414 where it is somebody else's, SS416 where nobody can write there, SS423 for a path that Spark
-    takes for a pattern, SS452 where another job runs or starts there. Only on this machine: elsewhere there are no
-    locks, and the record alone tells.
+    ExecutionError SS414 where it is not the folder of a job, SS416 where it cannot be written, SS423 for a path that
+    Spark takes for a pattern, SS452 where another job runs or starts there. Locks are used on this machine only.
     """
     require_plain(path)
     return claim_at(storage_at(path, spark), path)
@@ -184,7 +184,7 @@ def claim_at(storage: Storage, path: str) -> Claim:
     """As ``claim``, for a storage."""
     if not isinstance(storage, LocalStorage):
         return Claim()
-    with refused_writes_told(storage.root):
+    with write_errors_reported(storage.root):
         if not (storage.root / LOCK).exists():  # nothing is written to the folder of somebody else
             require_own_folder(storage, path)
         storage.root.mkdir(parents=True, exist_ok=True)

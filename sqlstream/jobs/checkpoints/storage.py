@@ -32,19 +32,22 @@ _LONGEST_SHOWN = 100
 
 NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 
-ANEW = "start from a savepoint ('execution.state-recovery.path') or in a new directory"
-HINT = f"Give it back from a copy, or {ANEW}."
+START_ANEW = "start from a savepoint ('execution.state-recovery.path') or in a new directory"
+RESTORE_HINT = f"Give it back from a copy, or {START_ANEW}."
 
 
-def damaged(path: object, detail: str, hint: str = HINT) -> ExecutionError:
+def damaged(path: object, detail: str, hint: str = RESTORE_HINT) -> ExecutionError:
+    """The error SS459 of a file that is not as a job has written it."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is damaged', detail=detail, hint=hint)
 
 
 def missing(path: object) -> ExecutionError:
-    return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=HINT)
+    """The error SS459 of a file that a checkpoint needs and lacks."""
+    return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=RESTORE_HINT)
 
 
 def is_json(text: str | bytes) -> bool:
+    """Whether a text is JSON."""
     try:
         json_of(text)
     except ValueError:
@@ -53,29 +56,32 @@ def is_json(text: str | bytes) -> bool:
 
 
 def disk_full(reason: str) -> ExecutionError:
+    """The error SS465 of a full disk; ``reason`` is the operating system's."""
     hint = "Make room, then start the job again."
     return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
 
 
 def cannot_write(path: object, error: OSError | ValueError) -> ExecutionError:
+    """The error SS416 of a path that cannot be written."""
     hint = "Look at the permissions and the place of its directory, or give the job another one."
     return ExecutionError(CANNOT_WRITE, f'"{_beginning(path)}" cannot be written: {reason_of(error)}', hint=hint)
 
 
 def cannot_read(path: object, error: OSError | ValueError) -> ExecutionError:
+    """The error SS417 of a path that cannot be read."""
     hint = "Look at its permissions: a job, and whoever asks for it, reads all files of its checkpoint."
     return ExecutionError(CANNOT_READ, f'"{_beginning(path)}" cannot be read: {reason_of(error)}', hint=hint)
 
 
 def _beginning(path: object) -> str:
-    """A path that is too long for the file system is too long for a message, too."""
+    """The path, cut where it is too long for a message."""
     text = str(path)
     return text if len(text) <= _LONGEST_SHOWN * 2 else f"{text[:_LONGEST_SHOWN]}…"
 
 
 @contextmanager
-def refused_writes_told(path: object) -> Iterator[None]:
-    """ExecutionError SS465 in place of the error with which a full disk refuses a file, SS416 in place of others."""
+def write_errors_reported(path: object) -> Iterator[None]:
+    """Raise ExecutionError SS465 for a full disk, and SS416 for any other error of writing ``path``."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -85,17 +91,17 @@ def refused_writes_told(path: object) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """``time`` is that of its last change, in seconds since 1970."""
+    """The size of a file in bytes, and the time of its last change in seconds since 1970."""
 
     size: int
     time: float
 
 
 class Storage(Protocol):
-    """Texts by relative path. A text appears whole or not at all.
+    """Texts by relative path, each written atomically.
 
-    ExecutionErrors: SS459 where a file is no text, SS465 where the disk is full, SS416 where else nothing can be
-    written, SS417 where a text cannot be read. What is not there is no error.
+    ExecutionErrors: SS459 for a file that is not text, SS465 for a full disk, SS416 where a text cannot be written,
+    SS417 where it cannot be read. A missing file is no error.
     """
 
     can_remove: bool
@@ -104,12 +110,16 @@ class Storage(Protocol):
         """The path that Spark reads or writes for a relative path."""
         ...
 
-    def read(self, path: str) -> str | None: ...
+    def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
+        ...
 
-    def write(self, path: str, text: str) -> None: ...
+    def write(self, path: str, text: str) -> None:
+        """Write a text in place of the one at a path."""
+        ...
 
     def make_folder(self, path: str) -> None:
-        """Spark's file source wants its directory to be there."""
+        """Make a folder: Spark's file source requires its directory."""
         ...
 
     def texts(self, pattern: str) -> Mapping[str, str]:
@@ -126,7 +136,8 @@ class Storage(Protocol):
 
 
 def storage_at(root: str, spark: SparkSession) -> Storage:
-    """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
+    """The storage of a checkpoint: local for paths and ``file:`` URLs, unless Spark runs on another machine
+    (Connect)."""
     local = local_storage_at(root)
     if local is None or not shares_files(spark):
         return SparkStorage(root.rstrip("/"), spark)
@@ -143,13 +154,17 @@ def local_storage_at(root: str) -> LocalStorage | None:
 
 @dataclass(frozen=True)
 class LocalStorage:
+    """Files of this machine below ``root``. Links that lead out of it are not followed when writing."""
+
     root: Path
     can_remove = True
 
     def location(self, path: str = "") -> str:
+        """The path as a ``file:`` URL."""
         return f"file://{self.root / path}"  # Spark takes paths as they are, without the escapes of a URL
 
     def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
         try:
             return (self.root / path).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -160,9 +175,10 @@ class LocalStorage:
             raise cannot_read(self.root / path, error) from None
 
     def write(self, path: str, text: str) -> None:
+        """Write a text to a hidden file, flush it to the disk, and rename it."""
         target = self.root / path
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
-        with refused_writes_told(self.root / path):
+        with write_errors_reported(self.root / path):
             target.parent.mkdir(parents=True, exist_ok=True)
             if not self._is_inside(target.parent):
                 raise OSError(ELOOP, "a link leads out of the folder of the job")
@@ -173,10 +189,12 @@ class LocalStorage:
             hidden.rename(target)
 
     def make_folder(self, path: str) -> None:
-        with refused_writes_told(self.root / path):
+        """Make a folder where there is none."""
+        with write_errors_reported(self.root / path):
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path; hidden files and those behind links are left out."""
         try:
             paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
             paths = [path for path in paths if self._is_inside(path.parent)]
@@ -187,7 +205,7 @@ class LocalStorage:
         return {path: text for path, text in texts if text is not None}
 
     def _is_inside(self, folder: Path) -> bool:
-        """False where a link below leads to somebody else's texts, which are removed when they have been read."""
+        """False where a link leads out of the folder: texts are removed when they have been read."""
         return folder.resolve().is_relative_to(self.root.resolve())
 
     def _text(self, path: str) -> str | None:
@@ -200,11 +218,13 @@ class LocalStorage:
             raise cannot_read(self.root / path, error) from None
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder that are not hidden, by their path in it."""
         return dict(_files(self.root / folder, ""))
 
     def remove(self, path: str) -> None:
+        """Remove a text or a folder with all that is in it, if it exists; of a link the link."""
         target = self.root / path
-        with refused_writes_told(target), suppress(FileNotFoundError, NotADirectoryError):
+        with write_errors_reported(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target)
             else:
@@ -220,9 +240,11 @@ class SparkStorage:
     can_remove = False
 
     def location(self, path: str = "") -> str:
+        """The path below the root."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> str | None:
+        """The text at a path; None where there is none."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -232,14 +254,17 @@ class SparkStorage:
         return "".join(str(row[0]) for row in rows).rstrip("\n")
 
     def write(self, path: str, text: str) -> None:
+        """Write a text as a directory with one file."""
         rows = self.spark.createDataFrame([(text,)], "value STRING").coalesce(1)
         rows.write.mode("overwrite").text(self.location(path))
 
     def make_folder(self, path: str) -> None:
+        """Make a folder where there is none, by writing an empty text into it."""
         if self.read(path) is None:
             self.write(f"{path}/created", "")
 
     def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 
@@ -253,6 +278,7 @@ class SparkStorage:
         return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(files)}
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder, by their path in it."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -266,6 +292,7 @@ class SparkStorage:
         }
 
     def remove(self, path: str) -> None:
+        """TypeError: Spark removes no files, so ``can_remove`` is False."""
         raise TypeError("Spark does not remove files")
 
 
@@ -278,7 +305,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """Files may vanish meanwhile, because Spark removes old ones."""
+    """The files below a folder. Spark may remove old ones meanwhile."""
     try:
         entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""The watermark of each source, kept beside Spark's checkpoint, which holds the least of several only.
+"""The watermark of each source, stored beside Spark's checkpoint, which holds only the least of several.
 
-Without it a source that stays silent after a restart would hold all windows back until its next row. What is kept is
-read from the reports of complete micro-batches, so after a crash it may be behind and is never ahead.
+Without it a source without rows after a restart would hold back all windows until its next row. Watermarks are read
+from the reports of complete micro-batches, so after a crash they may be too low and are never too high.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SourceWatermarks:
     control: ControlRows
 
     def keep(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Write down how far the sources are after these micro-batches; those known before change nothing."""
+        """Store the watermarks that the sources have reached after these micro-batches."""
         stored = self._known()
         reached = dict(stored)
         for report in reports:
@@ -44,7 +44,7 @@ class SourceWatermarks:
             self.control.storage.write(WATERMARKS_FILE, json.dumps(reached))
 
     def restore(self) -> None:
-        """Lift each source to where it was; before the query starts again."""
+        """Lift each source to its stored watermark; call it before the query starts again."""
         for table, watermark_ms in self._known().items():
             self.control.lift(table, watermark_ms, f"restart-{time_ns()}")
 
@@ -59,7 +59,7 @@ class SourceWatermarks:
 
 
 def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWatermarks | None:
-    """Where a plan with several sources keeps their watermarks, which are as before now; None for other plans."""
+    """The watermarks of a plan with several sources, restored from its checkpoint; None for other plans."""
     if not plan.observes_watermarks:
         return None
     kept = SourceWatermarks(control)
@@ -68,7 +68,7 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
 
 
 def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
-    """The watermarks of the sources with rows in a micro-batch, by table; the least where one is read twice."""
+    """The watermarks that a micro-batch reports, by table in ms; the least where a table is read twice."""
     watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):
         (watermark_ms,) = values_of(metrics, ("watermark_ms",))
@@ -79,9 +79,9 @@ def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 # --- Idle sources ('table.exec.source.idle-timeout') -----------------------------------------------------------
-# Of several sources the least watermark counts. One that is idle is lifted, by control rows, to the least of those
-# that are not; where all are idle, to the greatest of them, as in Flink. A source that has rows again counts again,
-# and those of its rows that are behind are late.
+# The watermark of a job is the least of its sources. Control rows lift an idle source to the least watermark of the
+# active ones, or to the greatest one where all are idle, as in Flink. A source with new rows is active again, and its
+# rows below the watermark are late.
 
 
 OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
@@ -89,7 +89,7 @@ OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
 
 @dataclass
 class IdleSources:
-    """``timeouts_ms`` by table, of all tables whose watermarks make that of the job; 0: never idle."""
+    """The sources of a job that may become idle. ``timeouts_ms`` has all tables with a watermark; 0: never idle."""
 
     control: ControlRows
     timeouts_ms: Mapping[str, int]
@@ -102,7 +102,7 @@ class IdleSources:
         self._rows_at_ms = dict.fromkeys(self.timeouts_ms, self.now_ms())
 
     def take_in(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """What new micro-batches say of the sources."""
+        """Read from the reports of new micro-batches which sources had rows, and their watermarks."""
         for report in reports:
             reached = reached_watermarks(report)
             # Control rows reach a watermark, too, but no other than the one that they were given.
@@ -122,14 +122,14 @@ class IdleSources:
                 self._reached[table] = self._lifted[table] = target
 
     def _target(self, active: list[str]) -> int | None:
-        """The watermark up to which idle sources go along; None where a source that counts has none yet."""
+        """The watermark to which idle sources are lifted; None where an active source has none yet."""
         if not active:
             return max(self._reached.values(), default=None)
         return min(self._reached[t] for t in active) if all(t in self._reached for t in active) else None
 
 
 def idle_sources(plan: PhysicalPlan, control: ControlRows, timeout_ms: int) -> IdleSources | None:
-    """Those of a plan with several sources, some of which may be idle; ``timeout_ms`` where the table says nothing."""
+    """The sources of a plan with several, if some may become idle; ``timeout_ms`` for tables without their own."""
     tables = {table.name: table for table in scanned_tables(plan.logical)}
     marks = [mark.table for mark in plan.marks if mark.domain is TimeDomain.EVENT and mark.table in tables]
     timeouts = {name: _timeout_ms(tables[name], timeout_ms) for name in marks}

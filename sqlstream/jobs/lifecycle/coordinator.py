@@ -38,10 +38,10 @@ class Retention(Enum):
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """The settings of a job. ``interval_ms`` is the time from the start of an epoch to that of the next, 0 for as fast
-    as possible; ``min_pause_ms`` the least time from the end of one to the start of the next; an epoch that takes more
-    than ``timeout_ms`` is given up, and the job fails when that happens more than ``tolerable_failures`` times in a
-    row."""
+    """The checkpointing settings of a job. ``interval_ms`` is the time between the starts of two epochs, 0 for as fast
+    as possible; ``min_pause_ms`` is the least time from the end of an epoch to the start of the next. An epoch that
+    takes more than ``timeout_ms`` is cancelled, and the job fails when that happens more than ``tolerable_failures``
+    times in a row."""
 
     interval_ms: int = 0
     min_pause_ms: int = 0
@@ -59,8 +59,8 @@ AT_ONCE = Checkpointing()
 
 
 class EpochPace:
-    """Pauses between the epochs of a job with a minimum pause, for which Spark has no trigger: each epoch is a run
-    of Spark's query of its own. Other threads than the job's may ask for an epoch at once."""
+    """The pauses between the epochs of a job with a minimum pause. Spark has no trigger for that, so each epoch is a
+    run of Spark's query. Other threads than the job's may request an epoch at once."""
 
     def __init__(self, checkpointing: Checkpointing) -> None:
         self._checkpointing = checkpointing
@@ -84,6 +84,7 @@ class EpochPace:
             self._started_ms = _now_ms()
 
     def skip(self) -> None:
+        """End the pause, so that the next run begins at once."""
         with self._changed:
             self._at_once = True
             self._changed.notify_all()
@@ -97,14 +98,14 @@ class EpochPace:
             self._changed.wait_for(lambda: self._over or self._runs >= wanted)
 
     def end(self) -> None:
-        """No more runs will come."""
+        """Release whoever waits for a run: the job has ended."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
 
 
 class EpochDeadline:
-    """Whether the epoch under way takes too long; to be asked about once a second."""
+    """Measures whether the current epoch exceeds its timeout; polled about once a second."""
 
     def __init__(self, checkpointing: Checkpointing) -> None:
         self._checkpointing = checkpointing
@@ -114,10 +115,12 @@ class EpochDeadline:
 
     @property
     def is_set(self) -> bool:
+        """True where epochs have a timeout."""
         return self._checkpointing.timeout_ms is not None
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
-        """``under_way``: an epoch is, and ``last_epoch`` is the last complete one."""
+        """True where the current epoch exceeds its timeout. ``under_way``: an epoch is running; ``last_epoch`` is the
+        last complete one."""
         now_ms = _now_ms() if now_ms is None else now_ms
         if last_epoch > self._last:
             self._last, self._since, self._given_up = last_epoch, None, 0
@@ -129,7 +132,7 @@ class EpochDeadline:
         return timeout_ms is not None and self._since is not None and now_ms - self._since > timeout_ms
 
     def give_up(self) -> None:
-        """Count an epoch as failed; ExecutionError SS450 where that were too many in a row."""
+        """Count the epoch as failed; ExecutionError SS450 after too many in a row."""
         self._since = None
         self._given_up += 1
         if self._given_up <= self._checkpointing.tolerable_failures:
@@ -158,8 +161,8 @@ ROWS_AFTER_END = repeating("SS422")
 class EndOfInput(Enum):
     """The setting ``execution.end-of-input``.
 
-    FINAL: the watermark goes to infinity and everything pending fires, so the job is over for good. PAUSE: what is
-    pending stays in the checkpoint, and the next run goes on with it.
+    FINAL: the watermark goes to infinity, all windows and timers fire, and the job cannot be continued. PAUSE: pending
+    windows and timers stay in the checkpoint, and the next run continues with them.
     """
 
     FINAL = "final"
@@ -167,7 +170,7 @@ class EndOfInput(Enum):
 
 
 def after_the_end() -> ExecutionError:
-    """The error of a job that is to go on after a run that has ended its input."""
+    """The error SS422 of a job that is started again after a run that has ended its input."""
     return ExecutionError(
         ROWS_AFTER_END,
         "an earlier run of the job has ended its input for good",
@@ -185,54 +188,66 @@ def after_the_end() -> ExecutionError:
 
 @dataclass(frozen=True)
 class Failures:
-    """``times_ms`` are those of failures since the job was started or its back-off was reset, the oldest first.
+    """The times of failures since the job was started or its back-off was reset, the oldest first.
 
-    ``restart_ms`` is when it started again last.
+    ``restart_ms`` is the time of the last restart.
     """
 
     times_ms: tuple[int, ...] = ()
     restart_ms: int | None = None
 
     def at(self, now_ms: int, delay_ms: int) -> Failures:
+        """The failures with one more at ``now_ms``, after which the job restarts ``delay_ms`` later."""
         return Failures((*self.times_ms, now_ms), now_ms + delay_ms)
 
 
 class RestartStrategy(Protocol):
+    """Decides whether and when a failed job restarts. Frozen, so that failures are passed in."""
+
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
-        """How long a job that fails now waits until it starts again; None: it does not. ``chance`` is in [0, 1)."""
+        """The milliseconds until a job that fails now restarts; None where it does not. ``chance`` is in [0, 1)."""
         ...
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
-        """The failures before this one that still count."""
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """The failures before this one that the strategy still counts."""
         ...
 
 
 @dataclass(frozen=True)
 class NoRestart:
+    """A failed job stays FAILED."""
+
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """None: the job does not restart."""
         return None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """All failures."""
         return before
 
 
 @dataclass(frozen=True)
 class FixedDelay:
+    """Up to ``attempts`` restarts, each ``wait_ms`` after the failure."""
+
     attempts: int = 1
     wait_ms: int = 1000
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """``wait_ms``, or None after the last attempt."""
         return self.wait_ms if len(before.times_ms) < self.attempts else None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """All failures: attempts are never given back."""
         return before
 
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """A job that has run for ``reset_ms`` since its last restart begins anew with ``initial_ms``.
+    """Delays that grow by ``multiplier`` from ``initial_ms`` to ``max_ms``, and start over after ``reset_ms`` without a
+    failure.
 
-    ``attempts`` None: it starts again without end. ``jitter`` is the part of a delay that chance adds or takes away.
+    ``attempts`` None: no limit. ``jitter`` is the part of a delay by which it varies at random.
     """
 
     initial_ms: int = 1000
@@ -243,6 +258,7 @@ class ExponentialDelay:
     attempts: int | None = None
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """The delay after as many failures, moved by the jitter; None after the last attempt."""
         number = len(before.times_ms)
         if self.attempts is not None and number >= self.attempts:
             return None
@@ -254,23 +270,26 @@ class ExponentialDelay:
         moved = delay + delay * self.jitter * (2 * chance - 1)
         return round(min(max(moved, self.initial_ms), self.max_ms))
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """None of the failures before ``reset_ms`` without one."""
         quiet = before.restart_ms is not None and now_ms - before.restart_ms >= self.reset_ms
         return Failures() if quiet else before
 
 
 @dataclass(frozen=True)
 class FailureRate:
-    """At most ``failures`` within any ``interval_ms``; the next one is the end."""
+    """At most ``failures`` within any ``interval_ms``; the next one is not restarted."""
 
     failures: int = 1
     interval_ms: int = 60_000
     wait_ms: int = 1000
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
+        """``wait_ms``, or None where the interval has too many failures."""
         return self.wait_ms if len(before.times_ms) < self.failures else None
 
-    def remembered(self, before: Failures, now_ms: int) -> Failures:
+    def counted(self, before: Failures, now_ms: int) -> Failures:
+        """The failures within the interval."""
         recent = tuple(time for time in before.times_ms if now_ms - time <= self.interval_ms)
         return replace(before, times_ms=recent)
 
@@ -285,7 +304,7 @@ class Values(Protocol):
 
 
 def restart_strategy(settings: Values) -> RestartStrategy:
-    """The strategy that ``restart-strategy.*`` say."""
+    """The strategy of the settings ``restart-strategy.*``."""
 
     def of(kind: str, *names: str) -> tuple[Any, ...]:
         return tuple(settings[f"restart-strategy.{kind}.{name}"] for name in names)
@@ -304,7 +323,7 @@ def restart_strategy(settings: Values) -> RestartStrategy:
 def after_failure(
     strategy: RestartStrategy, before: Failures, error: SqlStreamError, now_ms: int, chance: float
 ) -> tuple[Failures, int | None]:
-    """The failures that count from now on, and the milliseconds until the job starts again; None: it stays FAILED."""
-    before = strategy.remembered(before, now_ms)
+    """The failures that count from now on, and the milliseconds until the restart; None where the job stays FAILED."""
+    before = strategy.counted(before, now_ms)
     delay_ms = strategy.delay_ms(before, now_ms, chance) if not error.repeats else None
     return before.at(now_ms, delay_ms or 0), delay_ms

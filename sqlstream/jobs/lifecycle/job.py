@@ -37,25 +37,25 @@ _SLOW_STARTS = 2
 
 
 class Restarts:
-    """The failures of one job, as ``told`` words them. ``stopping`` is set when the job is not to go on."""
+    """Runs a job until its end or until its restart strategy gives up. ``reported`` makes the error that users see of
+    an exception; ``stopping`` is set when the job is to stop."""
 
     def __init__(
-        self, strategy: RestartStrategy, told: Callable[[BaseException], SqlStreamError], stopping: Event
+        self, strategy: RestartStrategy, reported: Callable[[BaseException], SqlStreamError], stopping: Event
     ) -> None:
         self._strategy = strategy
-        self._told = told
+        self._reported = reported
         self._stopping = stopping
         self._failures = Failures()
         self._slow_starts = 0
         self.last_failure: SqlStreamError | None = None
 
     def run(self, to_end: Callable[[], None], start_again: Callable[[], None], on_waiting: Callable[[], None]) -> None:
-        """Run to the end; where that fails, wait, start again and run again. Raises what the job ends with.
+        """Run to the end; after a failure wait, restart and run again. Raises the error that ends the job.
 
-        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. That a Python
-        process was slow to start is no failure twice, whatever the strategy: for some of them, as those that open
-        state, Spark waits 10 s and no longer.
-        """
+        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. The first two
+        times that a Python process was slow to start do not count, whatever the strategy: Spark waits only 10 s for
+        some of them, such as those that open state."""
         failed = False
         while True:
             try:
@@ -69,10 +69,10 @@ class Restarts:
                 failed = True
 
     def _waited(self, error: Exception, on_waiting: Callable[[], None]) -> bool:
-        """Whether the strategy lets the job go on; after the time that it says, or before, if the job is stopped."""
+        """Wait as long as the strategy says; False where it gives up or the job is stopped."""
         if self._stopping.is_set() or is_cancellation(error):
             return False
-        failure, now_ms = self._told(error), time.time_ns() // 1_000_000
+        failure, now_ms = self._reported(error), time.time_ns() // 1_000_000
         self.last_failure = failure
         if is_slow_start(error) and self._slow_starts < _SLOW_STARTS:
             self._slow_starts += 1
@@ -89,10 +89,10 @@ class Restarts:
 
 
 @dataclass(frozen=True)
-class SavepointTaking:
-    """``checkpoint`` is that of the job with a name. ``directory``: where savepoints go that get no path of their own.
+class Savepoints:
+    """Takes savepoints of one job. ``directory`` is the parent of savepoints without a path.
 
-    ``has_sink``: False for a query whose results are fetched, which another job could not go on with.
+    ``has_sink``: False for a query whose results are fetched, which no other job could continue.
     """
 
     name: str
@@ -106,7 +106,7 @@ class SavepointTaking:
         require_sink(self.name, self.has_sink)
 
     def take(self, path: str | bool, *, drained: bool = False) -> str:
-        """A copy of the last epoch, at ``path`` or, for True, where they go by default; where it is.
+        """Copy the last epoch to ``path`` or, for True, to the default place; the path of the savepoint.
 
         Spark's query must be at rest. ExecutionError SS426 where no savepoint can be taken.
         """
@@ -116,6 +116,8 @@ class SavepointTaking:
 
 
 class JobState(Enum):
+    """The state of a job; RESTARTING between a failure and the restart."""
+
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"
     FINISHED = "FINISHED"
@@ -124,11 +126,11 @@ class JobState(Enum):
 
 
 class Job:
-    """A plan at work. A thread of its own watches Spark's query and, for bounded input that is to end, starts it again
-    to flush, and as often as rows wait for the answers to lookups.
+    """A running plan. A thread watches Spark's query. For a bounded input it restarts the query to flush windows and
+    timers, and as often as rows wait for the answers to lookups.
 
-    All that survives a crash at any point: rows are read to their end before the end is written to the checkpoint,
-    and a job that restarts does whatever is still undone.
+    This is safe against a crash at any point: the input is read to its end before the end is written to the checkpoint,
+    and a restarted job completes what is missing.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class Job:
         self._savepoint_at_end: str | bool = False
         self._last_savepoint: str | None = None
         self._stopping = Event()
-        self._restarts = Restarts(specification.execution.restart, self._told, self._stopping)
+        self._restarts = Restarts(specification.execution.restart, self._reported, self._stopping)
         self.started = datetime.now(UTC)
         self._recorder = recorder
         checkpointing = specification.execution.checkpointing
@@ -166,11 +168,12 @@ class Job:
 
     @property
     def id(self) -> str:
-        """Spark's id of the query, which stays the same over restarts from one checkpoint."""
+        """Spark's id of the query, which is the same for all runs from one checkpoint."""
         return self.ids[0]
 
     @property
     def state(self) -> JobState:
+        """The state of the job now."""
         return self._state
 
     @property
@@ -185,36 +188,37 @@ class Job:
 
     @property
     def checkpoint_path(self) -> str:
+        """The folder of the job's checkpoint."""
         return self._query.launch.checkpoint.path
 
     @property
     def is_bounded(self) -> bool:
         """True where the job ends by itself."""
         launch = self._query.launch
-        return launch.bounded or launch.enough is not None
+        return launch.bounded or launch.row_limit is not None
 
     def progress(self) -> Progress:
         """Totals up to the last micro-batch, at most a second old."""
         return self._query.progress
 
     def share(self) -> Share | None:
-        """How much of its work a bounded job has done; None where nobody knows."""
+        """The finished share of a bounded job; None where it is unknown."""
         launch, query = self._query.launch, self._query.present
         if not self.is_bounded or self._state is not JobState.RUNNING:
             return None
-        enough = None if launch.enough is None else launch.enough.rows
+        row_limit = None if launch.row_limit is None else launch.row_limit.rows
         tasks = partial(tasks_done, launch.rows.sparkSession, str(query.runId))
-        return share_done(self.plan, self.progress(), enough, tasks)
+        return share_done(self.plan, self.progress(), row_limit, tasks)
 
     @property
     def waiting(self) -> str | None:
-        """What the checkpoint of an ended bounded job keeps for rows of the next run: ``3 rows wait in open windows
+        """The windows and timers that an ended bounded job leaves to the next run: ``3 rows wait in open windows
         for the watermark 2013-06-14 12:59:59.999``. None if nothing waits."""
         return waiting_text(self.progress().waiting) or None
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Its record tells all."""
+        """Empty: everything about the job is in its record."""
         return ()
 
     @property
@@ -223,6 +227,7 @@ class Job:
         return self._recorder.record(self)
 
     def record_now(self) -> JobRecord:
+        """The record as ``record`` gives it; for jobs of other processes it is read again."""
         return self.record
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -246,11 +251,10 @@ class Job:
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
         """Stop after the last complete micro-batch; the path of the savepoint, where one was asked for.
 
-        Without ``drain`` nothing is flushed, and the checkpoint can be gone on from. ``drain`` takes the input as
-        ended: what there is now is read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
-        taken behind all that, as Flink's is. Errors as those of ``savepoint``, after which a job that was not to be
-        drained goes on.
-        """
+        Without ``drain`` nothing is flushed, and the job can be continued from its checkpoint. ``drain`` ends the
+        input: available rows are read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
+        taken after that, as in Flink. Errors as those of ``savepoint``, after which a job without ``drain`` keeps
+        running."""
         path = None
         if drain:
             return self._drained(savepoint)
@@ -281,7 +285,7 @@ class Job:
         return self._last_savepoint
 
     def checkpoint(self) -> int | None:
-        """Complete an epoch with all that is there now; its number, None where nothing has come yet.
+        """Complete an epoch with all available rows; its number, None where there were no rows yet.
 
         BindError SS231 where the job does not run.
         """
@@ -343,19 +347,19 @@ class Job:
         if self._results is not None:
             self._results.on_progress(last_batch)
 
-    def _told(self, error: BaseException) -> SqlStreamError:
+    def _reported(self, error: BaseException) -> SqlStreamError:
         """The failure as users and the record see it, without the secrets of the tables and the settings."""
-        told = self._query.launch.error(error, self.name if self._results is None else None)
-        return without_secrets(told, secrets_of_plan(self.plan) + self._query.launch.secrets)
+        reported = self._query.launch.error(error, self.name if self._results is None else None)
+        return without_secrets(reported, secrets_of_plan(self.plan) + self._query.launch.secrets)
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):
             self._state = JobState.STOPPED
             return
-        self._error = self._told(error)
+        self._error = self._reported(error)
         self._state = JobState.FAILED
 
 
-def _savepoints(name: str, specification: JobSpecification, launch: Launch, *, has_sink: bool) -> SavepointTaking:
+def _savepoints(name: str, specification: JobSpecification, launch: Launch, *, has_sink: bool) -> Savepoints:
     checkpoint = launch.checkpoint
-    return SavepointTaking(name, checkpoint.storage, checkpoint.path, specification.place.savepoints, has_sink)
+    return Savepoints(name, checkpoint.storage, checkpoint.path, specification.place.savepoints, has_sink)

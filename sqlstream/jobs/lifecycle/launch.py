@@ -16,7 +16,7 @@ from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.checkpoints.watermarks import IdleSources, SourceWatermarks
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
-from sqlstream.jobs.lifecycle.specification import Sink, anything_goes
+from sqlstream.jobs.lifecycle.specification import Sink, no_check
 from sqlstream.planner.operators.top_n import Wanted
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 # --- LIMIT without an order: the query ends when it has its rows -----------------------------------------------
-# What earlier runs have given of them stands in the state of the operator, which keeps the rows that it has counted.
+# The state of the operator holds the rows that it has counted, so earlier runs of the job are included.
 
 
 _MARK = "has-all-rows"
 
 
 @dataclass(frozen=True)
-class Enough:
-    """``rows``: how many a job still gives at most; 0 where an earlier run gave them all."""
+class RowLimit:
+    """The number of rows that a job may still emit; 0 where an earlier run emitted all of them."""
 
     rows: int
     storage: Storage
 
     def reached(self, rows_out: int) -> bool:
-        """True where a job that has written so many rows since its start needs no more."""
+        """True where a job that has written ``rows_out`` rows since its start needs no more."""
         return rows_out >= self.rows
 
     def keep(self) -> None:
-        """Remember that the job has all its rows."""
+        """Write to the checkpoint that the job has emitted all its rows."""
         self.storage.write(_MARK, "")
 
 
-def enough_of(wanted: Wanted | None, storage: Storage, kept: Callable[[], int]) -> Enough | None:
-    """What is enough for the job with this checkpoint; None where nothing is. ``kept``: how many rows the operator has
-    counted so far."""
+def row_limit_of(wanted: Wanted | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
+    """The row limit of the job with this checkpoint; None for a query without LIMIT. ``kept`` asks how many rows the
+    operator has counted so far."""
     if wanted is None:
         return None
     if storage.read(_MARK) is not None:
-        return Enough(0, storage)
-    return Enough(wanted.rows - max(0, min(kept(), wanted.last) - wanted.skipped), storage)
+        return RowLimit(0, storage)
+    return RowLimit(wanted.rows - max(0, min(kept(), wanted.last) - wanted.skipped), storage)
 
 
 _STARTS = 3
@@ -64,16 +64,15 @@ _STARTS = 3
 
 @dataclass(frozen=True)
 class Launch:
-    """``flushed`` are the tables whose end must be told when a bounded input has been read.
+    """A lowered plan with its sink, its checkpoint and its clocks, ready to start as often as the job needs it.
 
-    ``ended``: an earlier run has told it, so that all windows are closed; ``drained``: one whose input has no end, and
-    which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
-    ``watermarks``: of jobs with several sources. ``idle``: those of them that may hold no watermark back.
-    ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
-    ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
-    has written no longer counts. ``secrets``: of the settings, which no failure may show. ``enough``: of a query that
-    ends when it has its rows.
-    """
+    ``flushed`` are the tables whose end is announced by control rows when a bounded input has been read. ``ended``: an
+    earlier run has announced it, so that all windows are closed. ``drained``: the input has no end, and the run only
+    completes what a drained run may have left undone. ``end_of_input``: whether this run announces the end.
+    ``watermarks``: those of jobs with several sources; ``idle``: the sources that may become idle. ``paced``: each
+    start reads the available rows and ends, because the job pauses between its epochs. ``temporary``: the checkpoint is
+    removed with its session. ``require_sink`` raises an error where rows that a micro-batch has written are lost.
+    ``secrets``: those of the settings, which no failure may show. ``row_limit``: that of a query with LIMIT."""
 
     query_name: str
     rows: DataFrame
@@ -91,18 +90,18 @@ class Launch:
     paced: bool = False
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL
-    require_sink: Callable[[int], None] = anything_goes
+    require_sink: Callable[[int], None] = no_check
     secrets: Secrets = NO_SECRETS
-    enough: Enough | None = None
+    row_limit: RowLimit | None = None
 
     @property
     def needs_flush(self) -> bool:
-        """True where something may wait for the end of a bounded input."""
+        """True where windows or timers may wait for the end of a bounded input."""
         return self.bounded and (bool(self.flushed) or self.clock.ends)
 
     @property
     def pauses(self) -> bool:
-        """True where what waits for the end of a bounded input stays in the checkpoint."""
+        """True where windows and timers that wait for the end of a bounded input stay in the checkpoint."""
         return self.needs_flush and self.end_of_input is EndOfInput.PAUSE and not self.ended
 
     def start_after(self, query: StreamingQuery) -> StreamingQuery:
@@ -125,7 +124,7 @@ class Launch:
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
-        except (PySparkException, Py4JError) as error:  # Spark has no words of its own for what Java alone has met
+        except (PySparkException, Py4JError) as error:  # Spark does not wrap all exceptions of Java
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
@@ -133,6 +132,7 @@ class Launch:
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:
+        """Write the control rows that end the input of all flushed tables, and the clock."""
         for table in self.flushed:
             self.control.end(table)
         if self.clock.ends:
@@ -157,5 +157,5 @@ def flushed_tables(plan: PhysicalPlan) -> tuple[str, ...]:
 
 
 def input_has_ended(control: ControlRows, flushed: Iterable[str], clock: Clock) -> bool:
-    """True where an earlier run has told the end of a bounded input."""
+    """True where an earlier run has announced the end of a bounded input."""
     return any(map(control.has_ended, flushed)) or (clock.ends and control.clock_has_ended)

@@ -1,4 +1,4 @@
-"""Rows on their way to the caller of a query: one Arrow table per micro-batch, through a bounded queue."""
+"""The results of a query for its caller: an Arrow table per micro-batch, through a bounded queue."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def with_kind_first(rows: DataFrame) -> DataFrame:
 
 
 class ResultQueue:
-    """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time.
+    """A queue from Spark's thread to the caller's, who may stop reading at any time.
 
-    ``side`` takes the rows for other tables out of them.
+    ``side`` separates the rows for other tables.
     """
 
     def __init__(self, names: tuple[str, ...], side: SideSinks | None = None) -> None:
@@ -45,6 +45,7 @@ class ResultQueue:
         self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
+        """The writer that puts the rows of each micro-batch into the queue."""
         return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
@@ -57,7 +58,7 @@ class ResultQueue:
         """The job calls this when it knows of new micro-batches, up to ``last_batch``."""
 
     def put(self, table: pa.Table) -> None:
-        """Hand a table over; waits while the caller is behind, and returns at once when nobody listens any more."""
+        """Add a table; blocks while the queue is full, and returns at once after ``close``."""
         while table.num_rows and not self._closed.is_set():
             try:
                 return self._tables.put(table.rename_columns(self._names), timeout=_POLL_SECONDS)
@@ -66,7 +67,7 @@ class ResultQueue:
         return None
 
     def close(self) -> None:
-        """No more tables will come, or be taken."""
+        """End the queue: no more tables are added, or the caller stops reading."""
         self._closed.set()
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -85,7 +86,8 @@ _FILE = "__file"
 
 
 class StoredResults(ResultQueue):
-    """``location`` is a folder that the server writes and reads; its file sink shows whole micro-batches only."""
+    """Results through Spark Connect, where Python of this process does not see micro-batches. ``location`` is a folder
+    that the server writes and reads; its file sink shows complete micro-batches only."""
 
     def __init__(self, names: tuple[str, ...], spark: SparkSession, location: str) -> None:
         super().__init__(names)
@@ -94,6 +96,7 @@ class StoredResults(ResultQueue):
         self._seen: list[str] = []
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
+        """The writer that stores the rows of each micro-batch as Parquet files."""
         rows = with_kind_first(rows)
         plain = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # Parquet does not take every name
         return plain.writeStream.format("parquet").option("path", self._location)
@@ -107,6 +110,6 @@ class StoredResults(ResultQueue):
             with_file = rows.select("*", F.col("_metadata.file_name").alias(_FILE))
             new_rows = with_file.where(~F.col(_FILE).isin(self._seen)).toArrow()
         except AnalysisException:
-            return  # nothing has been written yet, which Connect finds out when it is asked for the rows
+            return  # nothing has been written yet; Connect notices only when rows are fetched
         self._seen += set(new_rows.column(_FILE).to_pylist())
         self.put(new_rows.drop_columns([_FILE]))

@@ -1,4 +1,4 @@
-"""Spark's query of a running job: watched, put to rest and started again; each start goes on from the checkpoint."""
+"""Spark's query of a running job: watched, stopped and restarted; each start continues from the checkpoint."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def last_epoch(query: StreamingQuery) -> int:
 
 
 def wait_for_rest(query: StreamingQuery) -> None:
-    """Until the micro-batch that is under way or about to begin, if any, is complete, or the query has ended.
+    """Wait until the current micro-batch is complete, or the one that is about to begin, or the query has ended.
 
-    One that is stopped meanwhile may be written and not reported, so that its rows are never counted.
+    A micro-batch that is stopped before may be written and not reported, so that its rows are never counted.
     """
     before = last_epoch(query)
     while query.isActive and not _waits(query) and last_epoch(query) == before:
@@ -49,17 +49,16 @@ def wait_for_rest(query: StreamingQuery) -> None:
 
 
 def wait_for_first_trigger(query: StreamingQuery) -> None:
-    """Until a query that has just been started has looked for data once and written what there was."""
+    """Wait until a query that has just been started has looked for data once and written the rows that it found."""
     while query.isActive and not _waits(query):
         time.sleep(_POLL_SECONDS)
 
 
 def wait_for_all_there_is(query: StreamingQuery, before: int, ended: Callable[[], bool]) -> None:
-    """Until what was there for a query without pauses when this was called is in a complete micro-batch.
+    """Wait until the rows that are available now are in a complete micro-batch of a query without pauses.
 
-    The micro-batch after the one under way has it all, also where more comes all the time; ``before`` is the number
-    of the last complete one.
-    """
+    They are in the micro-batch after the current one at the latest, even if more rows arrive; ``before`` is the number
+    of the last complete one."""
     whole = Thread(target=_process_all, args=(query,), name="sqlstream-epoch", daemon=True)
     whole.start()
     while whole.is_alive() and last_epoch(query) < before + 2 and not ended():
@@ -71,20 +70,20 @@ def _waits(query: StreamingQuery) -> bool:
 
 
 def _process_all(query: StreamingQuery) -> None:
-    with suppress(Exception):  # what the query fails with is the job's to tell
+    with suppress(Exception):  # the job reports why the query fails
         query.processAllAvailable()
 
 
 _REPORT_SECONDS = 1
 
 OnReports = Callable[[Sequence[Mapping[str, Any]], int], None]
-"""Gets the reports of micro-batches, old ones among them, and the number of the last one."""
+"""Called with the reports of micro-batches, which may include old ones, and the number of the last one."""
 
 
 class RunningQuery:
-    """One query of Spark after the other, as a job needs them. ``stopping`` is set where none is to follow.
+    """The sequence of Spark's queries that a job runs. After ``stopping`` is set no query follows.
 
-    The job's own thread watches them; other threads may stop the present one, or have it rest for a while.
+    The job's own thread watches the current one; other threads may stop it or suspend it for a while.
     """
 
     def __init__(self, launch: Launch, deadline: EpochDeadline, stopping: Event, on_reports: OnReports) -> None:
@@ -93,35 +92,35 @@ class RunningQuery:
         self._deadline = deadline
         self._stopping = stopping
         self._on_reports = on_reports
-        self._not_gone_on: Exception | None = None
+        self._error_of_other_thread: Exception | None = None
         self._cut: ExecutionError | None = None
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
 
     def stop(self) -> None:
-        """Stop Spark's query; nothing follows where ``stopping`` is set before."""
+        """Stop Spark's query for good if ``stopping`` is set, else until the job's thread starts the next one."""
         with self._changing:
             try:
                 self.present.stop()
             except Exception as error:
-                if not is_spark_gone(error):  # there is nothing left to stop then
+                if not is_spark_gone(error):
                     raise
 
     def fail(self, error: SqlStreamError) -> None:
         """Stop Spark's query, and have the job's thread raise the error; for other threads."""
         with self._changing:
-            self._not_gone_on = error
+            self._error_of_other_thread = error
             self.present.stop()
 
     def read_to_end(self) -> None:
-        """From the next start on, the query reads what is there now and then ends its input."""
+        """From the next start on, the query reads the available rows and then ends its input."""
         self.launch = replace(self.launch, bounded=True, end_of_input=EndOfInput.FINAL)
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Spark's query at rest after a micro-batch; it goes on afterwards, unless it had come to its end before.
+        """Suspend Spark's query after a complete micro-batch, and restart it afterwards, unless it had ended before.
 
-        For other threads than the job's own, which meanwhile waits.
+        For other threads than the job's own, which waits meanwhile.
         """
         wait_for_rest(self.present)
         with self._changing:
@@ -132,17 +131,17 @@ class RunningQuery:
                 yield
             finally:
                 if active and not self._stopping.is_set():
-                    self._go_on_after_rest()
+                    self._restart_after_rest()
 
-    def _go_on_after_rest(self) -> None:
+    def _restart_after_rest(self) -> None:
         try:
             self.present = self.launch.start_after(self.present)
         except Exception as error:
-            self._not_gone_on = error  # the job's thread would take the stopped query for one that has ended
+            self._error_of_other_thread = error  # the job's thread would take the stopped query for one that has ended
             raise
 
     def complete_epoch(self) -> None:
-        """Until what is there now is in a complete micro-batch."""
+        """Wait until the rows that are available now are in a complete micro-batch."""
         if self.launch.bounded or not self.launch.interval_ms:
             wait_for_all_there_is(self.present, self.progress.last_batch, self._stopping.is_set)
         else:
@@ -151,13 +150,13 @@ class RunningQuery:
             wait_for_first_trigger(self.present)
 
     @property
-    def has_enough(self) -> bool:
-        """True where the query has all rows that it will ever give."""
-        enough = self.launch.enough
-        return enough is not None and enough.reached(self.progress.rows_out)
+    def has_all_rows(self) -> bool:
+        """True where the query has emitted as many rows as its LIMIT allows."""
+        row_limit = self.launch.row_limit
+        return row_limit is not None and row_limit.reached(self.progress.rows_out)
 
     def report(self) -> None:
-        """Take in what the present query has reported."""
+        """Read the new reports of the current query."""
         self._take_in(self.present)
 
     def _take_in(self, query: StreamingQuery) -> None:
@@ -178,7 +177,8 @@ class RunningQuery:
     # --- the job's thread -------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Until Spark's query ends, and no other thread has started the next; raises what it failed with."""
+        """Watch until Spark's query ends and no other thread has started the next; raises the error of a failed
+        query."""
         while True:
             query = self.present
             try:
@@ -188,7 +188,7 @@ class RunningQuery:
                     self._require_sink(query)
                     if self.launch.idle is not None:
                         self.launch.idle.look()
-                    if self.has_enough:
+                    if self.has_all_rows:
                         self.stop()
                     elif self._deadline.is_set:
                         self._keep_deadline(query)
@@ -196,15 +196,15 @@ class RunningQuery:
                 self._take_in(query)
             self._require_whole(query)
             self._require_sink(query)
-            with self._changing:  # whoever held it may have stopped the query in order to go on with another
-                if self._not_gone_on is not None:
-                    error, self._not_gone_on = self._not_gone_on, None
+            with self._changing:  # another thread may have replaced the query
+                if self._error_of_other_thread is not None:
+                    error, self._error_of_other_thread = self._error_of_other_thread, None
                     raise error
                 if self.present is query:
                     return
 
     def start_again(self) -> bool:
-        """Start Spark's query again as a new process would; False where the job has been stopped."""
+        """Restart Spark's query as a new process would; False where the job has been stopped."""
         with self._changing:
             if self._stopping.is_set():
                 return False
@@ -212,20 +212,22 @@ class RunningQuery:
         return True
 
     def go_on(self) -> None:
-        """Start Spark's query again and watch it, unless the job has been stopped."""
+        """Restart Spark's query and watch it, unless the job has been stopped."""
         if self.start_again():
             self.watch()
 
     def count_restart(self) -> None:
+        """Count one more restart in the progress."""
         with self._counting:
             self.progress = replace(self.progress, restarts=self.progress.restarts + 1)
 
-    def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
+    def report_waiting(self, waiting: tuple[Waiting, ...]) -> None:
+        """Set in the progress the windows and timers that wait for the next run."""
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
 
     def _require_whole(self, query: StreamingQuery) -> None:
-        """Stop a query one of whose files was cut while it was read."""
+        """Raise the error of a file that was truncated while it was read, after stopping the query."""
         if self._cut is not None:
             error, self._cut = self._cut, None
             with self._changing:
@@ -233,7 +235,7 @@ class RunningQuery:
             raise error
 
     def _require_sink(self, query: StreamingQuery) -> None:
-        """Stop a query whose sink has lost what it keeps, before more rows are lost."""
+        """Raise the error of a sink that has lost committed rows, after stopping the query."""
         if self.progress.last_batch < 0 or self._stopping.is_set():
             return
         try:
@@ -244,7 +246,7 @@ class RunningQuery:
             raise
 
     def _keep_deadline(self, query: StreamingQuery) -> None:
-        """Give up an epoch that takes too long, and begin it again where that is tolerated."""
+        """Cancel an epoch that exceeds its timeout, and start it again if failures are tolerated."""
         if not self._deadline.is_over(under_way(query), self.progress.last_batch):
             return
         with self._changing:
@@ -263,8 +265,9 @@ _FIRST_PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class RunToEnd:
-    """The work of a job's thread. ``pace``: for jobs that pause between epochs. ``stopping`` is set when the job is
-    not to go on; ``count_waiting`` counts what stays in the checkpoint of a job that pauses at the end."""
+    """Runs a job from its start to the end of its input, on the job's thread. ``pace``: for jobs that pause between
+    epochs. ``stopping`` is set when the job is to stop; ``count_waiting`` counts the windows and timers that stay in
+    the checkpoint of a job that pauses at the end."""
 
     query: RunningQuery
     pace: EpochPace | None
@@ -273,11 +276,11 @@ class RunToEnd:
 
     @property
     def launch(self) -> Launch:
-        """How the query was started last: one that is drained has ended input from then on."""
+        """The launch of the last start. It changes when the job is drained."""
         return self.query.launch
 
     def started_clock(self) -> Thread | None:
-        """The thread that ticks while the job runs, where something waits for processing time."""
+        """The thread that writes ticks of processing time while the job runs; None where no operator needs them."""
         launch = self.launch
         if launch.bounded or not launch.clock:
             return None
@@ -286,11 +289,12 @@ class RunToEnd:
         )
 
     def run(self) -> None:
-        """Raises what the query fails with, and an error where rows come behind the end of the input."""
+        """Run to the end. Raises the error of a failed query, and SS422 where rows arrive after the end of the
+        input."""
         self._watch()
         launch = self.launch
-        if launch.enough is not None and self.query.has_enough:
-            launch.enough.keep()
+        if launch.row_limit is not None and self.query.has_all_rows:
+            launch.row_limit.keep()
             return
         if launch.ended and self.query.progress.rows_in:
             raise after_the_end()
@@ -301,7 +305,7 @@ class RunToEnd:
         if launch.drained:
             raise after_the_end()
         if launch.pauses and not self.stopping.is_set():
-            self.query.tell_waiting(self.count_waiting())
+            self.query.report_waiting(self.count_waiting())
 
     def _watch(self) -> None:
         try:
@@ -313,12 +317,12 @@ class RunToEnd:
             raise
 
     def _go_on_in_pace(self) -> None:
-        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_enough):
+        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_all_rows):
             self.pace.rest()
             self.query.go_on()
 
     def _end_or_pause(self) -> None:
-        """Let all fire that waits for the end of the input, or only what is due by now."""
+        """End the input so that all windows and timers fire, or fire only those that are due now."""
         launch = self.launch
         if not launch.pauses:
             launch.end_input()
@@ -329,8 +333,8 @@ class RunToEnd:
         self.query.go_on()
 
     def _drain(self) -> None:
-        """Until no row waits for the answer to a lookup, which only a micro-batch can tell, nor for a barrier where the
-        input has ended."""
+        """Run micro-batches until no row waits for the answer to a lookup, nor, after the end of the input, for a
+        barrier."""
         launch = self.launch
         pause_s, longest_s = _FIRST_PAUSE_S, launch.clock.interval_ms / 1000
         while self._rows_go_on() and not self.stopping.wait(min(pause_s, longest_s)):
@@ -339,7 +343,7 @@ class RunToEnd:
             pause_s *= 2
 
     def _rows_go_on(self) -> bool:
-        """True where rows may go on without more input, or no micro-batch has told yet."""
+        """True where waiting rows may continue without more input, or no micro-batch has reported yet."""
         launch, progress = self.launch, self.query.progress
         if not launch.pauses:
             return progress.pending != 0

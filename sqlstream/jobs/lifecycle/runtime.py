@@ -1,4 +1,4 @@
-"""Gives lowering what a job has: the session's sources and functions, and control rows of its own."""
+"""The runtime of a job for lowering: the session's sources and functions, and the job's control rows."""
 
 from __future__ import annotations
 
@@ -24,25 +24,35 @@ RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 class Sources(Protocol):
     """Tables and functions of a session; see ``planner.lowering.Runtime`` for what each returns."""
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The rows of a scan as a streaming DataFrame."""
+        ...
 
     def reads_files(self, scan: Scan) -> bool:
         """See ``planner.physical.Engine``."""
         ...
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The files of a scan, for an exchange that reads them itself."""
+        ...
 
-    def lookup(self, node: Lookup) -> LookupSource: ...
+    def lookup(self, node: Lookup) -> LookupSource:
+        """The source that a lookup asks."""
+        ...
 
-    def function(self, name: str) -> Function | None: ...
+    def function(self, name: str) -> Function | None:
+        """The function of this name; None where there is none."""
+        ...
 
-    def implementation(self, function: Function) -> object: ...
+    def implementation(self, function: Function) -> object:
+        """The Python object behind a function."""
+        ...
 
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job. ``operators``: what it is told of. ``rows_move_time``: where they do
-    not, the end of the input alone moves watermarks, and no row is late."""
+    """The ``planner.lowering.Runtime`` of a job. ``operators`` collects the processors of the lowered plan. Without
+    ``rows_move_time`` only the end of the input moves watermarks, and no row is late."""
 
     spark: SparkSession
     sources: Sources
@@ -54,37 +64,49 @@ class JobRuntime:
 
     @property
     def steps_clock(self) -> bool:
+        """False: the clock of a job runs by itself."""
         return False
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The rows of a scan, from the session's sources."""
         return self.sources.read(scan, in_order=in_order)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The files of a scan, from the session's sources."""
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
+        """The source that a lookup asks."""
         return self.sources.lookup(node)
 
     def control(self, table: str) -> DataFrame:
+        """The control rows of a table as a stream."""
         return self.control_rows.stream(self.spark, table)
 
     def clock(self) -> DataFrame:
+        """The ticks of processing time as a stream."""
         return self.control_rows.clock(self.spark)
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
+        """Record the processor that runs the operators with these numbers."""
         self.operators.append((numbers, processor))
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
+        """The rows with Spark's watermark on a column."""
         return rows.withWatermark(column, f"{delay_ms} milliseconds")
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
+        """None: a job runs on Spark's ``transformWithState``."""
         return None
 
     def event_time_from_rows(self, table: str) -> bool:
+        """Whether rows of a table move its watermark."""
         return self.rows_move_time
 
     def function(self, name: str) -> Function | None:
+        """The function of this name; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
+        """The Python object behind a function."""
         return self.sources.implementation(function)

@@ -38,34 +38,35 @@ if TYPE_CHECKING:
 Sink = Callable[["DataFrame"], "DataStreamWriter"]
 
 
-def anything_goes(batch: int) -> None:
-    return None
+def no_check(batch: int) -> None:
+    """A check of written micro-batches that never fails."""
+    return
 
 
 @dataclass(frozen=True)
 class Work:
-    """A plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
+    """What a job runs: a plan whose root is an Insert, or an Output, whose rows ``Job.results`` returns.
 
-    ``sink`` gets the rows and returns their writer, not yet started; ``side`` gets what a query without ``sink`` has
-    for other tables. ``require_sink`` raises an error where what a micro-batch has written no longer counts.
-    ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
+    ``sink`` makes the writer of the rows; ``side`` takes the rows for other tables of a query without ``sink``.
+    ``require_sink`` raises an error where rows that a micro-batch has written are lost. ``description`` is that of the
+    record in the checkpoint, which is only written for jobs with one.
     """
 
     plan: Node
     sources: Sources
     sink: Sink | None = None
     side: SideSinks | None = None
-    require_sink: Callable[[int], None] = anything_goes
+    require_sink: Callable[[int], None] = no_check
     description: Description | None = None
 
 
 @dataclass(frozen=True)
 class JobLocation:
-    """``checkpoint`` is the path of a directory; None: a temporary one. ``temporary``: it vanishes with its session.
+    """Where a job stores its state. ``checkpoint`` is the path of a directory, None for a temporary one.
 
-    ``claim`` of that folder: released when the job has ended, not where it cannot start. ``savepoints`` is where
-    savepoints go that are given no path; None: beside the checkpoint. ``trusts_any_owner``: state that is unpickled may
-    be that of any user.
+    ``temporary``: the checkpoint is removed with its session. ``claim``: that of the folder, released when the job has
+    ended, but not where it cannot start. ``savepoints`` is the parent of savepoints without a path, None for the folder
+    beside the checkpoint. ``trusts_any_owner``: unpickle state of other users, too.
     """
 
     checkpoint: str | None = None
@@ -77,12 +78,12 @@ class JobLocation:
 
 @dataclass(frozen=True)
 class Execution:
-    """``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks
-    of processing time, where something waits for them.
+    """How a job is executed. ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is
+    the time between ticks of processing time, for plans that need them.
 
     ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
-    ``end_of_input`` what becomes of what is pending when bounded input has been read. ``secrets`` are those of the
-    settings, which no failure may show, as it shows none of the tables. ``rows_move_time``: see ``JobRuntime``.
+    ``end_of_input`` what happens to pending windows and timers when bounded input has been read. ``secrets`` are those
+    of the settings, which no failure may show. ``rows_move_time``: see ``JobRuntime``.
     ``idle_timeout_ms``: see ``idle_sources``.
     """
 
@@ -100,7 +101,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class JobSpecification:
-    """``name`` None: that of its query."""
+    """All that starts a job. ``name`` None: that of its query."""
 
     work: Work
     place: JobLocation = JobLocation()
@@ -133,11 +134,11 @@ def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpoi
 
 
 def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
-    """The setting ``execution.end-of-input``. Not given, it is PAUSE where the next run finds the checkpoint again: the
-    user has named its directory, it is that of a job with a name (``named``), and it is kept when the job ends. Of
-    finished data ('execution.runtime-mode' = 'batch') nothing comes in a next run.
+    """The setting ``execution.end-of-input``. The default is PAUSE where the next run finds the checkpoint again: its
+    directory is set, the job has a name (``named``), and the checkpoint is retained. It is FINAL for finished data
+    ('execution.runtime-mode' = 'batch').
 
-    ConnectorError SS540 where a job is to pause in a checkpoint that goes away at its end.
+    ConnectorError SS540 where a job is to pause in a checkpoint that is deleted at its end.
     """
     given = settings[END_OF_INPUT]
     retention = settings.text(_RETENTION)
@@ -148,7 +149,7 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
         raise ConnectorError(PAUSE_WITHOUT_CHECKPOINT, message, hint=hint)
     if given is not None:
         return EndOfInput(given)
-    if settings[RUNTIME_MODE] == "batch":  # of whose input nothing comes later
+    if settings[RUNTIME_MODE] == "batch":
         return EndOfInput.FINAL
     found_again = named and kept and settings[f"{_PREFIX}.dir"] is not None
     return EndOfInput.PAUSE if found_again else EndOfInput.FINAL

@@ -15,7 +15,7 @@ from sqlstream.jobs.checkpoints.storage import storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.jobs.checkpoints.watermarks import idle_sources, restored_watermarks
 from sqlstream.jobs.lifecycle.job import Job
-from sqlstream.jobs.lifecycle.launch import Launch, enough_of, flushed_tables, input_has_ended
+from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended, row_limit_of
 from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
@@ -31,11 +31,10 @@ from sqlstream.planner.operators.top_n import rows_wanted
 from sqlstream.planner.physical.steps import Gear
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.kernel import Domain, Pending, Wait, added
 from sqlstream.udfs.process.function import State, states_of
-from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
+from sqlstream.udfs.spark.adapter import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME
-from sqlstream.udfs.waiting import Pending, Wait, added
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,7 +222,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
-        enough=enough_of(
+        row_limit=row_limit_of(
             rows_wanted(job.work.plan),
             checkpoint.storage,
             lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),

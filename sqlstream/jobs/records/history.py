@@ -1,4 +1,4 @@
-"""The epochs of a job: what its reports say of them, kept in ``epochs.json``, and what is in its checkpoint."""
+"""The epochs of a job: as Spark reported them (``epochs.json``), and as its checkpoint has them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sqlstream.jobs.reports.counts import rows_read
 from sqlstream.udfs.texts import json_of
 
 HISTORY_FILE = "epochs.json"
-REMEMBERED = 200
-"""Epochs that are told of, also when Spark has removed what could be gone back to."""
+MOST_EPOCHS = 200
+"""The number of epochs in the history, which may be more than Spark retains in the checkpoint."""
 
 _SPARK = "spark"
 _COMMIT = re.compile(r"commits/(\d+)")
@@ -26,7 +26,8 @@ _STATE = re.compile(r"state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|delta|snapshot|zi
 
 @dataclass(frozen=True)
 class Epoch:
-    """A complete micro-batch as reported: ``time`` of its end in seconds since 1970, ``rows`` read."""
+    """A complete micro-batch as reported. ``time`` is that of its end in seconds since 1970, ``rows`` are those
+    read."""
 
     epoch: int
     time: float
@@ -37,9 +38,9 @@ class Epoch:
 
 @dataclass(frozen=True)
 class CheckpointLine:
-    """A line of SHOW CHECKPOINTS. ``size``: bytes that the epoch has added; both are None where nothing is known.
+    """A line of SHOW CHECKPOINTS. ``size`` are the bytes that the epoch has added; None where unknown.
 
-    ``retained``: the job could go on from this epoch.
+    ``retained``: the job could continue from this epoch.
     """
 
     epoch: int
@@ -61,7 +62,7 @@ class History:
         self._lock = Lock()
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Adds epochs; those that are there already do not change."""
+        """Add the epochs of reports; known ones do not change."""
         with self._lock:
             for report in reports:
                 number = int(report["batchId"])
@@ -70,10 +71,10 @@ class History:
                     self._changed = True
 
     def write(self) -> None:
-        """Write down what has come since the last time."""
+        """Write the history if it has changed since the last time."""
         with self._lock:
             if self._changed:
-                self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
+                self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-MOST_EPOCHS:]}
                 self._storage.write(HISTORY_FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
                 self._changed = False
 
@@ -89,7 +90,7 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    """The epochs by number; none if the file has been damaged, because no job depends on it."""
+    """The epochs by number; none if the file is damaged, because no job depends on it."""
     try:
         epochs = [Epoch(**entry) for entry in json_of(storage.read(HISTORY_FILE) or "[]")]
     except (ValueError, TypeError):
@@ -98,7 +99,7 @@ def read_epochs(storage: Storage) -> dict[int, Epoch]:
 
 
 def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
-    """The epochs of a job that are remembered or in its checkpoint, newest first."""
+    """The epochs of a job that are in its history or in its checkpoint, newest first."""
     files, epochs = storage.files(_SPARK), read_epochs(storage)
     commits = {int(match[1]): file for path, file in files.items() if (match := _COMMIT.fullmatch(path))}
     sizes = _sizes(files)
@@ -112,7 +113,7 @@ def last_committed(storage: Storage) -> int | None:
 
 
 def last_begun(storage: Storage) -> int | None:
-    """The number of the newest micro-batch in a checkpoint, which may have written its rows, or some of them."""
+    """The number of the newest micro-batch that has begun, which may have written some of its rows."""
     return _last(storage, "offsets")
 
 

@@ -1,6 +1,6 @@
-"""The record of a job in its checkpoint directory, ``job.json``: what it runs, and how it is doing.
+"""The record of a job in its checkpoint directory (``job.json``): its plan, its state and its progress.
 
-The record outlives the process of the job, and other processes read it.
+It outlives the process of the job, and other processes read it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from sqlstream.udfs.texts import json_of
 
 @dataclass(frozen=True)
 class Process:
-    """``started`` tells processes with the same number apart: ticks since the machine's start, where it is known."""
+    """A process of some machine. ``started`` distinguishes processes with the same number: the clock ticks from the
+    machine's start to its own, None where unknown."""
 
     host: str
     pid: int
@@ -45,12 +46,13 @@ class Process:
         except ProcessLookupError:
             return False
         except PermissionError:
-            pass  # it is there, and somebody else's
+            pass  # it exists and belongs to another user
         return _start_of(self.pid) == self.started
 
 
 @cache
 def this_process() -> Process:
+    """The process that runs this code."""
     return process_here(os.getpid())
 
 
@@ -60,7 +62,7 @@ def process_here(pid: int) -> Process:
 
 
 def _start_of(pid: int) -> int | None:
-    """Linux tells it; a zombie has ended."""
+    """The start time of a process on Linux; None elsewhere, and for a process that has ended (also a zombie)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -87,7 +89,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Description:
-    """The work of a job. ``plan`` is that of EXPLAIN FORMAT JSON, ``settings`` are those that were given."""
+    """What a job runs. ``plan`` is as EXPLAIN FORMAT JSON prints it, ``settings`` are those that were set."""
 
     sql: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
@@ -97,11 +99,11 @@ class Description:
 
 @dataclass(frozen=True)
 class Life:
-    """How a job is doing. Times are in seconds since 1970.
+    """The state of a job. Times are in seconds since 1970.
 
-    ``instance`` names one start of the job in one process, to which requests are addressed. ``error`` is the code and
-    the message of a FAILED job, ``last_failure`` that of the last failure, after which the job may have been started
-    again. ``kept``: the checkpoint is still there.
+    ``instance`` identifies one start of the job in one process; requests are addressed to it. ``error`` is the code and
+    the message of a FAILED job, ``last_failure`` that of the last failure, after which the job may have been restarted.
+    ``kept``: the checkpoint has not been removed.
     """
 
     status: str
@@ -118,8 +120,8 @@ class Life:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """``id`` is Spark's id of the query, which stays over restarts; ``created`` is the time of the first start, and
-    ``starts`` counts them."""
+    """All that other processes know of a job. ``id`` is Spark's id of the query, the same for all runs; ``created`` is
+    the time of the first start, ``starts`` the number of starts."""
 
     id: str
     run_id: str
@@ -133,9 +135,9 @@ class JobRecord:
 
     @property
     def is_lost(self) -> bool:
-        """True where the record says that the job runs, and its process is gone.
+        """True where the record says that the job runs, but its process is gone.
 
-        Processes of this machine are looked for; those of others have to give a sign each minute.
+        On other machines a process counts as gone if the record has not been written for a minute.
         """
         if self.life.status not in _LIVING:
             return False
@@ -144,11 +146,12 @@ class JobRecord:
 
     @property
     def is_damaged(self) -> bool:
-        """True where the file of the record cannot be read: only its place, as the checkpoint, and why are known."""
+        """True where the record cannot be read: only its folder and the reason are known."""
         return self.life.status == DAMAGED
 
     @property
     def is_running(self) -> bool:
+        """True where the record says that the job runs, and its process is there."""
         return self.life.status in _LIVING and not self.is_lost
 
     @property
@@ -165,24 +168,25 @@ class JobRecord:
 
     @property
     def gone(self) -> str:
+        """The message that the process of a lost job is gone."""
         return f"its process {self.life.process.pid} on {self.life.process.host} is gone"
 
 
 def require_readable(record: JobRecord) -> None:
-    """ExecutionError SS454 where nothing is known of the job."""
+    """ExecutionError SS454 for a damaged record."""
     if record.is_damaged and record.error is not None:
         raise ExecutionError(*record.error, hint=_REMOVE)
 
 
 def require_running(name: str, status: str) -> None:
-    """BindError SS231 where a job cannot be asked for anything."""
+    """BindError SS231 where a job with this status is not running."""
     if status != "RUNNING":
         hint = "SHOW JOBS lists the jobs with their status."
         raise BindError(NOT_RUNNING, f'job "{name}" is not running but {status}', hint=hint)
 
 
 def in_use(record: JobRecord, path: str) -> ExecutionError:
-    """The error that a running job has the checkpoint at ``path``."""
+    """The error SS452 that a running job uses the checkpoint at ``path``."""
     return ExecutionError(
         IN_USE,
         f'job "{record.name}" runs already with the checkpoint "{path}"',
@@ -192,25 +196,26 @@ def in_use(record: JobRecord, path: str) -> ExecutionError:
 
 
 def being_started(path: str) -> ExecutionError:
-    """The error that another start works at the checkpoint at ``path`` and has not yet said which."""
+    """The error SS452 that another start of a job uses the checkpoint at ``path`` and has no record yet."""
     message = f'another start of the job with the checkpoint "{path}" is under way'
     hint = "Wait for it, and see SHOW JOBS; or give this job another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)
 
 
 def working_elsewhere(path: str) -> ExecutionError:
-    """The error that Spark has met the micro-batches of another job in the checkpoint at ``path``."""
+    """The error SS452 that Spark found micro-batches of another job in the checkpoint at ``path``."""
     message = f'another job works with the checkpoint "{path}"'
     hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)
 
 
 def to_text(record: JobRecord) -> str:
+    """The record as JSON, as ``job.json`` stores it."""
     return json.dumps({"version": VERSION, **asdict(record)}, ensure_ascii=False, indent=1)
 
 
 def from_text(text: str, path: str) -> JobRecord:
-    """ExecutionError SS454 where the text is no record, or one of another version."""
+    """The record in a text; ExecutionError SS454 where it is none, or one of another version."""
     try:
         document = json_of(text)
         if document.pop("version") != VERSION:
@@ -226,12 +231,12 @@ def from_text(text: str, path: str) -> JobRecord:
 
 
 def _pair(values: Sequence[str] | None) -> tuple[str, str] | None:
-    """JSON makes a list of it."""
+    """A pair that JSON has made a list."""
     return None if values is None else (values[0], values[1])
 
 
 def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """Fields that a newer version has added are left out."""
+    """The object with these fields; those that a newer version has added are left out."""
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
 
@@ -243,12 +248,13 @@ def read_record(storage: Storage) -> JobRecord | None:
 
 
 def write_record(storage: Storage, record: JobRecord) -> None:
+    """Write the record to the checkpoint directory."""
     storage.write(RECORD_FILE, to_text(record))
 
 
 def records_below(storage: Storage) -> dict[str, JobRecord]:
-    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start; behind
-    them those whose file is damaged, which does not keep the others from being seen."""
+    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start; damaged
+    records come last."""
     by_folder = {
         path.removesuffix(f"/{RECORD_FILE}"): _read_or_damaged(storage, path, text)
         for path, text in storage.texts(f"*/{RECORD_FILE}").items()
@@ -257,15 +263,16 @@ def records_below(storage: Storage) -> dict[str, JobRecord]:
 
 
 def _read_or_damaged(storage: Storage, path: str, text: str) -> JobRecord:
-    """A record that cannot be read has the name of its folder, which is that of the job."""
+    """The record, or a DAMAGED one that is named after the folder, as the job is."""
     folder = path.removesuffix(f"/{RECORD_FILE}")
     try:
         return from_text(text, storage.location(path))
     except ExecutionError as error:
-        told = (error.code, error.diagnostic.message)
-        life = Life(DAMAGED, Process("", 0), "", started=0.0, heartbeat=0.0, error=told)
+        reason = (error.code, error.diagnostic.message)
+        life = Life(DAMAGED, Process("", 0), "", started=0.0, heartbeat=0.0, error=reason)
         return JobRecord("", "", folder, storage.location(folder), False, 0.0, 0, Description(), life)
 
 
 def moment(seconds: float) -> datetime:
+    """A time in seconds since 1970 as a ``datetime`` in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,7 +1,6 @@
-"""Keeps the record of a running job, and does what other processes ask of it.
+"""Writes the record of a running job, and carries out the requests of other processes.
 
-A thread of the job's: it looks for requests each second, and writes the record when something has happened, or as a
-sign of life.
+Its thread looks for requests each second, and writes the record when it has changed, and every 15 seconds.
 """
 
 from __future__ import annotations
@@ -32,18 +31,16 @@ CANNOT_DELETE = "SS233"
 
 _LOCAL_POLL_S = 1.0
 _REMOTE_POLL_S = 5.0
-"""Through Spark each look at a directory is a job."""
+"""Through Spark each listing of a directory is a job."""
 _SIGN_OF_LIFE_S = 15.0
 
 _instances: set[str] = set()
-"""Those that run in this process."""
+"""The instances of jobs that run in this process."""
 
 
 class Recorder:
-    """``storage`` is that of the checkpoint. With a ``history`` a record is written, and requests are answered.
-
-    ``claim`` is that of the job's folder, which others may have when the job has ended.
-    """
+    """The recorder of one job. ``storage`` is that of the checkpoint. Only with a ``history`` is a record written, and
+    are requests answered. ``claim`` is that of the job's folder, released when the job has ended."""
 
     def __init__(
         self,
@@ -70,8 +67,8 @@ class Recorder:
         self._taken: set[str] = set()
 
     def require_free(self, path: str) -> None:
-        """ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the checkpoint could
-        not be deleted as the settings want it."""
+        """ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings delete
+        the checkpoint at the end and the storage cannot."""
         if self._retention is not Retention.ALWAYS and not self.storage.can_remove:
             message = f'the checkpoint "{path}" cannot be deleted when its job ends'
             hint = "RESET 'execution.checkpointing.externalized-checkpoint-retention': Spark deletes no files there."
@@ -86,7 +83,7 @@ class Recorder:
     # --- the job's life ---
 
     def start(self, job: Job) -> None:
-        """When the job's query has started."""
+        """Begin to record the job, after its query has started."""
         self._ids = job.ids
         if self._history is None:
             return
@@ -96,16 +93,17 @@ class Recorder:
         self._thread.start()
 
     def on_reports(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Add the epochs of new reports of Spark to the history."""
         if self._history is not None:
             self._history.add(reports)
 
     def write_history(self) -> None:
-        """Write down the epochs that have been reported so far."""
+        """Write the epochs that have been reported so far."""
         if self._history is not None:
             self._history.write()
 
     def finish(self, job: Job) -> None:
-        """On the job's own thread, when all else has ended: the last word of the record."""
+        """Write the final record and release the claim; called last, on the job's own thread."""
         self._ended = time.time()
         try:
             if self._history is not None:
@@ -122,12 +120,12 @@ class Recorder:
             self._kept = False
             with suppress(ExecutionError):
                 remove_checkpoint(self.storage)
-        with suppress(Exception):  # Spark may be gone, and the job has ended as it has
+        with suppress(Exception):  # Spark may be gone; the job has ended anyway
             self._write(job)
         _instances.discard(self._instance)
 
     def record(self, job: Job) -> JobRecord:
-        """The present state of the job."""
+        """The record of the job as it is now."""
         now, earlier, started = time.time(), self._earlier, job.started.timestamp()
         life = Life(
             status=job.state.value,
@@ -136,8 +134,8 @@ class Recorder:
             started=started,
             heartbeat=now,
             ended=self._ended,
-            error=_told(job.exception),
-            last_failure=_told(job.last_failure),
+            error=_code_and_message(job.exception),
+            last_failure=_code_and_message(job.last_failure),
             progress=job.progress(),
             kept=self._kept,
         )
@@ -158,7 +156,7 @@ class Recorder:
     def _run(self, job: Job) -> None:
         pause_s = _LOCAL_POLL_S if isinstance(self.storage, LocalStorage) else _REMOTE_POLL_S
         while not self._stopped.wait(pause_s):
-            with suppress(Exception):  # a full disk, a server that is away: the next look may go well
+            with suppress(Exception):  # a full disk, an unreachable server: the next attempt may succeed
                 self._answer_requests(job)
                 changed = (job.state.value, job.progress()) != self._written
                 if changed or time.time() > self._written_at + _SIGN_OF_LIFE_S:
@@ -176,7 +174,7 @@ class Recorder:
                 continue
             self._taken.add(request.id)
             act = _acts(job, request)
-            # Not a daemon: whoever asked gets the answer also where the process ends with the job.
+            # Not a daemon: the answer is written even if the process ends with the job.
             Thread(target=requests.answer, args=(self.storage, request, act), name="sqlstream-request").start()
 
 
@@ -187,8 +185,8 @@ def recorder_of(
     retention: Retention = Retention.ALWAYS,
     claim: Claim | None = None,
 ) -> Recorder:
-    """The recorder of a job that is about to start, whose record is kept where there is a description; errors as those
-    of ``Recorder.require_free``. ``claim`` is released when the job has ended."""
+    """The recorder of a job that is about to start, with a record if there is a description; errors as those of
+    ``Recorder.require_free``. ``claim`` is released when the job has ended."""
     storage = storage_at(path, spark)
     history = None if description is None else History(storage)
     recorder = Recorder(storage, description or Description(), retention, history, claim)
@@ -208,5 +206,5 @@ def _acts(job: Job, request: requests.Request) -> Callable[[], requests.Answer]:
     raise TypeError(request.kind)
 
 
-def _told(error: SqlStreamError | None) -> tuple[str, str] | None:
+def _code_and_message(error: SqlStreamError | None) -> tuple[str, str] | None:
     return None if error is None else (error.code, error.diagnostic.message)

@@ -1,7 +1,7 @@
-"""Requests of other processes to a job: files ``requests/<id>.json`` in its checkpoint directory, which the process
-of the job answers with ``replies/<id>.json``.
+"""Requests of other processes to a job, and the jobs that such processes see.
 
-A request is addressed to one start of the job, so that a later one does not act on leftovers.
+A request is a file ``requests/<id>.json`` in the checkpoint directory, which the process of the job answers with
+``replies/<id>.json``. It is addressed to one start of the job, so that a later start ignores old requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """``kind`` is ``stop``, ``checkpoint`` or ``savepoint``; ``savepoint`` and ``drain`` as ``Job.stop`` takes them."""
+    """A request to one instance of a job. ``kind`` is ``stop``, ``checkpoint`` or ``savepoint``; ``savepoint`` and
+    ``drain`` are as in ``Job.stop``."""
 
     instance: str
     kind: str
@@ -45,11 +46,13 @@ Answer = str | int | None
 
 
 def send(storage: Storage, request: Request) -> None:
+    """Write the file of a request, without waiting for the answer."""
     storage.write(f"requests/{request.id}.json", json.dumps(asdict(request)))
 
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
-    """The requests to an instance; those left by others, and what is none, are removed where that can be done."""
+    """The requests to an instance. Invalid files and requests to other instances are removed if the storage allows
+    it."""
     requests = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in requests.items():
         if (request is None or request.instance != instance) and storage.can_remove:
@@ -58,7 +61,8 @@ def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
 
 
 def _request(path: str, text: str) -> Request | None:
-    """None for a file that is no request, or has the id of another, which names its answer: the job has to go on."""
+    """The request in a file; None for an invalid one, because a job must not fail of it. The name has to match the
+    id."""
     try:
         values = dict(json_of(text))
         request = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
@@ -70,7 +74,7 @@ def _request(path: str, text: str) -> Request | None:
 
 
 def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:
-    """Do what is asked and write down what came of it."""
+    """Carry out a request and write its answer or its error."""
     try:
         reply: Mapping[str, object] = {"answer": act()}
     except SqlStreamError as error:
@@ -87,10 +91,10 @@ def _without_place(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float) -> Answer:
-    """Send the request to the process of a running job and wait for what it answers.
+    """Send the request to the process of a running job and wait for the answer.
 
-    ExecutionError SS451 where that process goes before it has answered, SS453 where the time is up; else its error.
-    """
+    ExecutionError SS451 where the process ends before it answers, SS453 after the timeout; else the error of the
+    request."""
     send(storage, request)
     end, check = time.monotonic() + timeout_s, time.monotonic() + _CHECK_SECONDS
     while time.monotonic() < end:
@@ -100,7 +104,7 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
         if time.monotonic() >= check:
             newest = read_record(storage)
             if newest is not None and not (newest.is_running and newest.life.instance == request.instance):
-                reply = _reply(storage, request)  # its last act may have been to answer
+                reply = _reply(storage, request)  # it may have answered last
                 if reply is not None or (request.kind == "stop" and not request.savepoint and not newest.is_lost):
                     return None if reply is None else _answered(storage, request, reply)
                 raise _gone(storage, request, newest)
@@ -141,14 +145,14 @@ def _answered(storage: Storage, request: Request, reply: Mapping[str, object]) -
     wrong, answer = reply.get("error"), reply.get("answer")
     try:
         if isinstance(wrong, list):
-            told = SqlStreamError.of([Diagnostic(**entry) for entry in wrong])
+            failure = SqlStreamError.of([Diagnostic(**entry) for entry in wrong])
         elif answer is None or isinstance(answer, str | int):
             return answer
         else:
             raise ValueError(f"{type(answer).__name__} is no answer")
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         raise _no_reply(storage, request, error) from error
-    raise told
+    raise failure
 
 
 def _no_reply(storage: Storage, request: Request, error: Exception) -> ExecutionError:
@@ -167,25 +171,28 @@ WAIT_S = 600.0
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """A job by its record; ``record`` is as old as this object. What is asked of it, its own process does."""
+    """A job of another process, known by its record, which is as old as this object. Requests go to that process."""
 
     record: JobRecord
     storage: Storage
 
     @property
     def name(self) -> str:
+        """The name of the job."""
         return self.record.name
 
     @property
     def id(self) -> str:
+        """Spark's id of the query."""
         return self.record.id
 
     def record_now(self) -> JobRecord:
+        """The record as it is in the checkpoint directory now."""
         return read_record(self.storage) or self.record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
-        """Stop it and return the path of its savepoint, if one was wanted. Without one, a job that does not run any
-        more is left as it is. SS454 where its record is damaged: it may run."""
+        """Stop the job; the path of the savepoint, if one was requested. A job that has ended is left alone unless a
+        savepoint is requested. SS454 where its record is damaged, because it may be running."""
         require_readable(self.record)
         if not self.record.is_running and not savepoint and not drain:
             return None
@@ -193,7 +200,7 @@ class RecordedJob:
         return None if answer is None else str(answer)
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
-        """Complete an epoch; its number, None where nothing has come yet."""
+        """Complete an epoch; its number, None where there were no rows yet."""
         answer = self._ask("checkpoint", timeout_s)
         return None if answer is None else int(answer)
 
@@ -207,11 +214,11 @@ class RecordedJob:
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Its record tells all."""
+        """Empty: everything about the job is in its record."""
         return ()
 
     def _ask(self, kind: str, timeout_s: float, *, savepoint: str | bool | None = None, drain: bool = False) -> Answer:
-        """BindError SS231 where the job has ended, ExecutionErrors SS451 where its process has."""
+        """Send a request. BindError SS231 where the job has ended, ExecutionError SS451 where its process is gone."""
         record = self.record
         require_readable(record)
         if record.is_lost:
@@ -224,7 +231,7 @@ class RecordedJob:
 def recorded_jobs(directory: str, storage_of: Callable[[str], Storage] | None = None) -> tuple[RecordedJob, ...]:
     """The jobs with checkpoints in a directory (``execution.checkpointing.dir``), in the order of their first start.
 
-    ``storage_of`` opens directories; without it, only those of this machine can be looked at (BindError SS232).
+    ``storage_of`` opens directories; by default only those of this machine (BindError SS232 for others).
     """
     open_at = storage_of or storage_here
     root = directory.rstrip("/")

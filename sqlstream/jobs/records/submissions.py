@@ -41,8 +41,8 @@ _ABOUT, _SCRIPT, _LOG, _EXIT = "submission.json", "script.sql", "log", "exit"
 
 @dataclass(frozen=True)
 class Submission:
-    """``process`` is that which waits for the job's own and writes down its exit status. ``checkpoint`` is the folder
-    of the job, ``statement`` its INSERT as it may be shown, ``submitted`` seconds since 1970."""
+    """A submission of a job. ``process`` waits for the process of the job and writes its exit status. ``checkpoint`` is
+    the folder of the job, ``statement`` its INSERT without secrets, ``submitted`` the time in seconds since 1970."""
 
     folder: Path
     job: str
@@ -53,15 +53,17 @@ class Submission:
 
     @property
     def log(self) -> Path:
+        """The file with the output of the job's process."""
         return log_of(self.folder)
 
     @property
     def script(self) -> Path:
+        """The script that the job's process runs."""
         return script_of(self.folder)
 
     @property
     def exit_status(self) -> int | None:
-        """Of the job's process; None while it runs, and where nobody was left to write it down."""
+        """The exit status of the job's process; None while it runs, and where it was never written."""
         try:
             return int(exit_file(self.folder).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -69,10 +71,11 @@ class Submission:
 
     @property
     def is_over(self) -> bool:
+        """True where the process of the job is gone."""
         return self.exit_status is not None or (self.process.is_here and not self.process.is_alive)
 
     def log_end(self, lines: int) -> str:
-        """The last lines of what the process has said."""
+        """The last lines of the log."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -81,20 +84,22 @@ class Submission:
 
 
 def log_of(folder: Path) -> Path:
+    """The file of the log in the folder of a submission."""
     return folder / _LOG
 
 
 def script_of(folder: Path) -> Path:
+    """The file of the script in the folder of a submission."""
     return folder / _SCRIPT
 
 
 def exit_file(folder: Path) -> Path:
-    """Where the exit status is written."""
+    """The file of the exit status."""
     return folder / _EXIT
 
 
 def checkpoints_of_submitted() -> Path:
-    """Where jobs keep their checkpoints that were submitted without ``execution.checkpointing.dir``."""
+    """The directory of the checkpoints of jobs that were submitted without ``execution.checkpointing.dir``."""
     return _state() / _JOBS
 
 
@@ -113,6 +118,7 @@ def new_folder(job: str) -> Path:
 
 
 def write_submission(submission: Submission) -> None:
+    """Write the description of a submission to its folder."""
     document = {k: v for k, v in asdict(submission).items() if k != "folder"}
     beside = submission.folder / f".{_ABOUT}"
     beside.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -120,7 +126,7 @@ def write_submission(submission: Submission) -> None:
 
 
 def submissions() -> tuple[Submission, ...]:
-    """The last one of each checkpoint, oldest first; what cannot be read is left out."""
+    """The last submission for each checkpoint, oldest first; unreadable ones are left out."""
     state = state_folder()
     folders = [] if state is None else (state / _SUBMITTED).glob(f"*/{_ABOUT}")
     read = [submission for path in folders if (submission := _read(path)) is not None]
@@ -130,7 +136,7 @@ def submissions() -> tuple[Submission, ...]:
 
 def remove_submission(submission: Submission) -> None:
     """Remove the folders of all submissions with its checkpoint, and the checkpoint where it is in the user's own
-    directory. OSError where that cannot be."""
+    directory. OSError where they cannot be removed."""
     checkpoints = checkpoints_of_submitted()
     if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():
         shutil.rmtree(submission.checkpoint)
@@ -181,7 +187,8 @@ Property = tuple[str, str]
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """As ``RecordedJob``. Before its first record a job is STARTING, and only its process can be asked to end."""
+    """A submitted job, with the methods of ``RecordedJob``. Before its first record it is STARTING, and can only be
+    stopped."""
 
     submission: Submission
     record: JobRecord
@@ -189,23 +196,27 @@ class SubmittedJob:
 
     @property
     def name(self) -> str:
+        """The name of the job."""
         return self.record.name
 
     @property
     def id(self) -> str:
+        """Spark's id of the query; empty before the first record."""
         return self.record.id
 
     @property
     def notes(self) -> tuple[Property, ...]:
-        """What is known of a job of its own beside its record."""
+        """The exit status, the log and the script."""
         status = self.submission.exit_status
         ended = () if status is None else (("exit status", str(status)),)
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
 
     def record_now(self) -> JobRecord:
+        """The record as it is now; made of the submission before the job has written one."""
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
+        """Stop the job as ``Job.stop`` does; a process without a record gets a signal."""
         if self.storage is not None or savepoint or drain:
             return self._recorded().stop(savepoint=savepoint, drain=drain, timeout_s=timeout_s)
         if not self.submission.is_over and self.submission.process.is_here:
@@ -214,16 +225,19 @@ class SubmittedJob:
         return None
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
+        """Complete an epoch now; its number."""
         return self._recorded().checkpoint(timeout_s)
 
     def savepoint(self, path: str | None = None, timeout_s: float = WAIT_S) -> str:
+        """Take a savepoint; its path."""
         return self._recorded().savepoint(path, timeout_s)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        """The epochs of the job, newest first."""
         return () if self.storage is None else self._recorded().checkpoints()
 
     def _recorded(self) -> RecordedJob:
-        """BindErrors: SS231 while it has no record, SS232 where that is not on this machine."""
+        """The job by its record. BindErrors: SS231 while it has none, SS232 where the record is on another machine."""
         if self.storage is None:
             require_running(self.name, self.record.status)
         return RecordedJob(self.record, self.storage or storage_here(self.submission.checkpoint))
@@ -235,11 +249,11 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """A record that was written before the submission is that of an earlier start."""
+    """The job of a submission. A record from before the submission is that of an earlier start, and is ignored."""
     storage = local_storage_at(submission.checkpoint)
     record = None
     if storage is not None:
-        with suppress(Exception):  # damaged, or not to be read: the submission tells what it knows
+        with suppress(Exception):  # damaged or unreadable: the submission is all that is known
             record = read_record(storage)
     if record is None or record.life.started < submission.submitted:
         return SubmittedJob(submission, _record_of(submission))
@@ -247,7 +261,7 @@ def submitted_job(submission: Submission) -> SubmittedJob:
 
 
 def failure_of(submission: Submission) -> tuple[str, str]:
-    """Code and message of what has ended its process, as its log tells."""
+    """Code and message of the error that ended the process, from its log."""
     failures = _FAILURE.findall(submission.log_end(_LOG_LINES))
     if failures:
         code, message = failures[-1]
@@ -258,7 +272,7 @@ def failure_of(submission: Submission) -> tuple[str, str]:
 
 
 def _record_of(submission: Submission) -> JobRecord:
-    """What the submission itself tells."""
+    """A record made of the submission alone."""
     status = _status(submission)
     error = failure_of(submission) if status in ("FAILED", LOST) else None
     life = Life(status, submission.process, "", submission.submitted, submission.submitted, error=error, kept=False)

@@ -1,4 +1,4 @@
-"""The observed metrics of a micro-batch (``DataFrame.observe``), from Spark's report."""
+"""Counts of a micro-batch, from the observed metrics (``DataFrame.observe``) of Spark's report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sets of metrics whose names begin with ``kind``, each behind what follows it and a slash."""
+    """The metrics named ``<kind>/<rest>``, each as (rest, metrics)."""
     for name, metrics in report.get("observedMetrics", {}).items():
         first, _, rest = name.partition("/")
         if first == kind:
@@ -31,12 +31,12 @@ def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
 
 
 def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The values of a set of metrics, of which ``names`` are all; Spark Connect gives them in this order alone."""
+    """The values of metrics with these names; Spark Connect reports them without names, in this order."""
     return list(metrics["values"]) if "values" in metrics else [metrics[name] for name in names]
 
 
 def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
-    """The observed counts; NULL, which stands for no rows, is 0."""
+    """The observed counts; NULL (no rows) is 0."""
     return [int(value or 0) for value in values_of(metrics, names)]
 
 
@@ -44,7 +44,7 @@ def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
 
 
 SOURCE_METRIC, ROWS = "source", "rows"
-"""The metric of a source that Spark reads; its number and the name of its table end the name."""
+"""The metric of a source is named ``source/<number>/<table>``."""
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
@@ -57,11 +57,12 @@ def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """The sums of two tables of counts."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
 
 
 def rows_read(report: Mapping[str, Any]) -> int:
-    """The rows that the sources of a job gave in a micro-batch, those that a filter drops among them.
+    """The number of rows that were read from the sources in a micro-batch, before any filter.
 
     A table that a query names twice is read twice, as two sources, and counts twice. The queries of a statement set
     read each table once.
@@ -82,7 +83,7 @@ def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class CountedSources:
-    """The sources of a job, each counted where its rows come from.
+    """The sources of a job, each with a metric that counts its rows.
 
     Spark's own ``numInputRows`` are no such counts: a reader of files drops rows that a filter above does not want
     before Spark counts them, and a source that several branches read has the rows of all branches. An observed metric
@@ -95,12 +96,14 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The rows of a scan, with a metric that counts them."""
         from pyspark.sql import functions as F
 
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
+        """See ``planner.physical.Engine``."""
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -108,12 +111,15 @@ class CountedSources:
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
+        """The source that a lookup asks."""
         return self.sources.lookup(node)
 
     def function(self, name: str) -> Function | None:
+        """The function of this name; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
+        """The Python object behind a function."""
         return self.sources.implementation(function)
 
 
@@ -125,7 +131,7 @@ _LOOKUP = "lookup"
 
 @dataclass(frozen=True)
 class LookupTotals:
-    """The totals of one lookup. ``counts`` are those of ``udfs.lookup.metrics``, by name."""
+    """The totals of one lookup. ``counts`` are by the names of ``udfs.lookup.metrics``."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -134,35 +140,37 @@ class LookupTotals:
 
     @property
     def requests(self) -> int:
-        """Sent to the source, each attempt."""
+        """Requests that were sent to the source, each attempt counted."""
         return self._count(lookup_metrics.REQUESTS)
 
     @property
     def rows(self) -> int:
-        """Rows with a key to ask for."""
+        """Rows with a key to look up."""
         return self._count(lookup_metrics.ANSWERS)
 
     @property
     def hits(self) -> int:
-        """Rows that the cache has answered."""
+        """Rows that were answered from the cache."""
         return self._count(lookup_metrics.HITS)
 
     @property
     def misses(self) -> int:
-        """Rows that a cache was asked for in vain."""
+        """Rows that were not in the cache."""
         return self._count(lookup_metrics.MISSES)
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of rows that the cache has answered; None without a cache, and before the first row."""
+        """The share of rows that were answered from the cache; None without a cache, and before the first row."""
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
 
     @property
     def retries(self) -> int:
+        """Requests that were sent again after a failure."""
         return self._count(lookup_metrics.RETRIES)
 
     @property
     def timeouts(self) -> int:
+        """Rows whose answer did not arrive in time."""
         return self._count(lookup_metrics.TIMEOUTS)
 
     @property
@@ -172,12 +180,12 @@ class LookupTotals:
 
     @property
     def deferred(self) -> int:
-        """Rows whose time was up and that went on waiting in state."""
+        """Rows that were not answered in time and wait in state."""
         return self._count(lookup_metrics.DEFERRED)
 
     @property
     def max_in_flight(self) -> int:
-        """The most requests of a task at the same time."""
+        """The largest number of concurrent requests of a task."""
         return self._count(lookup_metrics.MAX_IN_FLIGHT)
 
     @property
@@ -202,5 +210,6 @@ def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
 
 
 def added_lookups(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:
+    """The sums of two tables of totals by lookup."""
     none = LookupTotals()
     return {number: left.get(number, none) + right.get(number, none) for number in sorted({*left, *right})}

@@ -65,9 +65,11 @@ class PlanFigures:
 
     @property
     def has_rates(self) -> bool:
+        """True where two micro-batches have been seen."""
         return len(self._ends) > 1
 
     def figures(self, source: str | None = None) -> Figures:
+        """The counts and rates of the job and its operators; ``source`` is where the page asks for newer ones."""
         rates = _Rates(self._record, tuple(self._ends))
         return Figures((*_of_job(self._record, rates), *_of_nodes(self._plan, rates)), source)
 
@@ -196,9 +198,11 @@ FIGURES = "figures.json"
 
 
 def page_of(figures: PlanFigures) -> Answer:
+    """The page as it is served."""
     return Answer(figures.page(FIGURES))
 
 
 def figures_of(figures: PlanFigures) -> Answer:
+    """The figures that the page asks for, as they are served."""
     text = json.dumps(figures.figures().as_json(), ensure_ascii=False, indent=1)
     return Answer(f"{text}\n", "application/json")

@@ -1,4 +1,4 @@
-"""How far a job is, read from the reports of Spark's micro-batches."""
+"""The progress of a job, from Spark's reports of micro-batches."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.spark.running import is_connect
 from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
-from sqlstream.udfs.waiting import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,9 +50,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """``count`` of ``what`` (a value of ``Pending``) wait in the operator with this number, counted from the top. The
-    watermark or, where ``by_clock``, the clock ends the wait of the first at ``first_ms`` and that of the last at
-    ``last_ms``, in milliseconds since 1970; None where no time does."""
+    """Rows, timers or windows that wait in an operator of a paused job. ``operator`` is numbered from the top, ``what``
+    is a value of ``Pending``. The first fires when the watermark (``by_clock``: processing time) reaches ``first_ms``,
+    the last at ``last_ms``, in milliseconds since 1970; None where time does not fire them."""
 
     operator: int
     what: str
@@ -73,12 +73,13 @@ class Waiting:
 
 
 def waiting_text(counts: Sequence[Waiting]) -> str:
-    """All that waits in words, apart by operator where there are several."""
+    """All that waits as text, by operator where there are several."""
     several = len({waiting.operator for waiting in counts}) > 1
     return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 
 
 def waiting_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Waiting, ...]:
+    """What waits, read from the JSON of a record."""
     return tuple(Waiting(**value) for value in values)
 
 
@@ -147,6 +148,7 @@ class Progress:
 
     @property
     def input_ended(self) -> bool:
+        """True where the watermark says that a bounded input has ended."""
         return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
 
 
@@ -325,14 +327,17 @@ class Share:
 
     @property
     def fraction(self) -> float:
+        """The finished part of the work, from 0 to 1."""
         return min(1.0, self.done / self.total)
 
 
-def share_done(plan: Node, progress: Progress, enough: int | None, tasks: Callable[[], Share | None]) -> Share | None:
-    """Of the rows that a query with LIMIT gives, ``enough``; of those that its tables have, where they tell it and a
+def share_done(
+    plan: Node, progress: Progress, row_limit: int | None, tasks: Callable[[], Share | None]
+) -> Share | None:
+    """Of the rows that a query with LIMIT gives, ``row_limit``; of those that its tables have, where they tell it and a
     micro-batch has counted some; else of the tasks."""
-    if enough:
-        return Share(progress.rows_out, enough, "rows")
+    if row_limit:
+        return Share(progress.rows_out, row_limit, "rows")
     total = rows_of_tables(node for node in plan.walk() if isinstance(node, Scan))
     if total and progress.rows_in:
         return Share(progress.rows_in, total, "rows")

@@ -40,6 +40,8 @@ _HINT = "Copy the savepoint anew, or start from another one."
 
 @dataclass(frozen=True)
 class CopiedFile:
+    """A file of a savepoint, with its size in bytes and its checksum."""
+
     bytes: int
     sha256: str
 
@@ -86,6 +88,7 @@ def unreadable(path: Path, error: Exception) -> ExecutionError:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write ``savepoint.json``, which makes the folder a savepoint."""
     with (folder / FILE).open("w", encoding="utf-8") as file:
         json.dump({"version": VERSION, **asdict(manifest)}, file, indent=1)
         file.flush()
@@ -106,6 +109,7 @@ def require_whole(folder: Path, manifest: Manifest) -> None:
 
 
 def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     digest = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -17,7 +17,15 @@ from zipfile import BadZipFile
 
 from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN
 from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT
-from sqlstream.jobs.checkpoints.storage import ANEW, HINT, LocalStorage, Storage, damaged, is_json, missing
+from sqlstream.jobs.checkpoints.storage import (
+    RESTORE_HINT,
+    START_ANEW,
+    LocalStorage,
+    Storage,
+    damaged,
+    is_json,
+    missing,
+)
 from sqlstream.jobs.records.record import read_record
 from sqlstream.udfs.listed_files import end_of_log, offsets_of
 from sqlstream.udfs.texts import json_of
@@ -201,7 +209,7 @@ def _is_checksum(name: str) -> bool:
 
 _HEADER = 8
 _MAGIC = b"crc\0"
-_REPEAT = f"Remove it and its checksums: the micro-batch runs again. Or {ANEW}."
+_REPEAT = f"Remove it and its checksums: the micro-batch runs again. Or {START_ANEW}."
 
 
 def require_whole_checkpoint(storage: Storage) -> None:
@@ -269,7 +277,7 @@ def _require_control(root: Path) -> None:
             raise damaged(path, "It is no JSON.")
 
 
-def _require_file(path: Path, hint: str = HINT) -> None:
+def _require_file(path: Path, hint: str = RESTORE_HINT) -> None:
     if not path.is_file():
         raise missing(path)
     sums = _checksums(path)

@@ -16,7 +16,7 @@ from sqlstream.jobs.checkpoints.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.checkpoints.control import END_FILE
 from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, StateLayout, require_same, stored_layout
 from sqlstream.jobs.checkpoints.own_files import remove_checkpoint
-from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, refused_writes_told, storage_at
+from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, storage_at, write_errors_reported
 from sqlstream.jobs.checkpoints.trust import require_trusted
 from sqlstream.jobs.records.record import read_record
 from sqlstream.jobs.savepoints.create import (
@@ -170,7 +170,7 @@ def restore(
         require_trusted(LocalStorage(origin.folder), origin.what)
     remove_checkpoint(storage)  # what was copied before is no checkpoint without its plan
     try:
-        with refused_writes_told(storage.root):
+        with write_errors_reported(storage.root):
             _fill(storage.root, origin)
         epoch = origin.epoch
         if partitions not in (None, origin.partitions) and any((storage.root / "spark/state").glob("[0-9]*")):

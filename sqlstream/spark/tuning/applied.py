@@ -114,6 +114,7 @@ class ReportedByUs(logging.Filter):
     """Drops records that are made below a call of this package; whoever wants them removes the filter."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """False for log records of errors that are raised below a call of ours."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             name = frame.f_globals.get("__name__", "")
@@ -321,5 +322,6 @@ def tune_running(spark: SparkSession, tuning: Tuning) -> None:
 
 
 def be_quiet(tuning: Tuning) -> None:
+    """Drop PySpark's own log lines of errors that we report, if the settings want it."""
     if tuning.quiet_errors:
         guarded("sqlstream.spark.quiet-errors", quiet_reported_errors, None)

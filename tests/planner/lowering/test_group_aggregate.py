@@ -13,7 +13,7 @@ from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.spark.watermark import Watermark
+from sqlstream.udfs.spark import Watermark
 from tests.planner.plans import physical
 from tests.streams import in_order, item, scan, sql, table, timed
 

@@ -11,7 +11,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.planner.properties import WaitsFor
-from sqlstream.udfs.spark.watermark import Watermark
+from sqlstream.udfs.spark import Watermark
 
 _OPERATORS = {
     "TransformWithStateInPySpark": "kernels",

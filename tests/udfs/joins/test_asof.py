@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
 
 INT = pa.int64()
-LESS = Compare(Comparison.LESS, Operand(0, "n"), Operand(1, "n"))
+LESS = Compared(Comparison.LESS, Column("n", 0), Column("n", 1))
 COMPARISONS = {">=": ge, ">": gt, "<=": le, "<": lt}
 
 

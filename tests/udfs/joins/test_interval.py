@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins import JoinKind, interval
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Pending
 
 
 def side(name):
@@ -127,7 +126,7 @@ def test_pairs_and_rows_alone_are_those_of_the_model(
     steps, kind, lower, width, null_safe, condition, restarts, unit, least
 ):
     bounds = Bounds(lower * unit, (lower + width) * unit)
-    rest = Compare(Comparison.LESS_OR_EQUAL, Operand(0, "l"), Operand(1, "r")) if condition else None
+    rest = Compared(Comparison.LESS_OR_EQUAL, Column("l", 0), Column("r", 1)) if condition else None
     model = Model(kind, bounds, null_safe, condition)
     joining = harness(kernel(kind, *bounds, null_safe=(null_safe,), condition=rest), groups=3, restarts=restarts)
     watermark = -10 * unit
@@ -214,7 +213,7 @@ def bids(start):
 
 
 def test_a_pair_needs_its_condition_and_rows_without_one_come_alone():
-    rest = Compare(Comparison.GREATER, Operand(0, "l"), Operand(1, "r"))
+    rest = Compared(Comparison.GREATER, Column("l", 0), Column("r", 1))
     joining = harness(replace(kernel(JoinKind.FULL), condition=rest))
     joining.rows({0: [row("l", "a", 0, 1), row("l", "a", 0, 5)], 1: [row("r", "a", 0, 3)]})
     joining.finish()

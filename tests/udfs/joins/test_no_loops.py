@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
@@ -39,7 +39,7 @@ def asof(conditional):
         Side(pa.schema([*side.input, pa.field(VALUE, pa.int64()), pa.field(ROW_KIND, pa.string())]), side.outputs)
         for side in (LEFT, RIGHT)
     )
-    condition = Compare(Comparison.EQUAL, Operand(0, TIME), Operand(1, TIME)) if conditional else None
+    condition = Compared(Comparison.EQUAL, Column(TIME, 0), Column(TIME, 1)) if conditional else None
     return AsofJoinKernel((left, right), outer=True, keys=("key",), null_safe=(False,), condition=condition)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, NO_WATERMARK, ROW_KIND, Domain
@@ -19,7 +19,7 @@ from tests.depth import depth
 from tests.udfs.joins.regular_model import Row, joined
 
 KINDS = list(JoinKind)
-LESS = Compare(Comparison.LESS, Operand(0, "v"), Operand(1, "v"))
+LESS = Compared(Comparison.LESS, Column("v", 0), Column("v", 1))
 SECOND = 1_000_000
 
 

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.temporal import SLACK, TIME, TemporalJoinKernel
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain, Pending
 
 SECOND = 1_000_000
 
@@ -28,7 +27,7 @@ def side(name, *more):
 
 
 LEFT, RIGHT, CHANGES = side("l"), side("r"), side("r", (ROW_KIND, pa.string()))
-CONDITION = Compare(Comparison.LESS_OR_EQUAL, Operand(0, "l"), Operand(1, "r"))
+CONDITION = Compared(Comparison.LESS_OR_EQUAL, Column("l", 0), Column("r", 1))
 
 
 def harness(joining, **options):

@@ -8,13 +8,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins import JoinKind
-from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Domain
-from sqlstream.udfs.waiting import Pending
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Domain, Pending
 
 MS = 1000
 
@@ -25,7 +24,7 @@ def side(name):
 
 
 LEFT, RIGHT = side("l"), side("r")
-CONDITION = Compare(Comparison.LESS_OR_EQUAL, Operand(0, "l"), Operand(1, "r"))
+CONDITION = Compared(Comparison.LESS_OR_EQUAL, Column("l", 0), Column("r", 1))
 
 
 def harness(kind=JoinKind.INNER, null_safe=False, condition=None, **options):

@@ -15,12 +15,11 @@ from sqlstream.grammar import match_recognize_of, parse_query
 from sqlstream.grammar import nodes as n
 from sqlstream.planner.match_patterns import automaton_of
 from sqlstream.udfs.aggregates import AggregateCall
+from sqlstream.udfs.expressions.tree import And, Column, Compared, Comparison, Expression, IsNull, Or
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.joins.condition import Comparison
 from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Domain
 from sqlstream.udfs.match.automaton import Skip, SkipTo
 from sqlstream.udfs.match.definitions import Definition
-from sqlstream.udfs.match.expressions import And, Compared, Expression, IsNull, Operand, Or
 from sqlstream.udfs.match.kernel import MatchKernel
 from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mapped, MatchNumber
 from sqlstream.udfs.over.line import Tie
@@ -68,7 +67,7 @@ def total(variable: str | None, function: str = "sum") -> Aggregated:
 
 
 def compared(comparison: Comparison, left: Any, right: Any) -> Expression:
-    return Compared(comparison, Operand(left.name), Operand(right.name))
+    return Compared(comparison, Column(left.name), Column(right.name))
 
 
 def constant(value: int) -> Current:
@@ -89,7 +88,7 @@ def _less(left: Any, right: Any) -> bool | None:
 def cases(own: str, other: str) -> dict[str, Case]:
     """The conditions that variables may have."""
     now, before, after = current(), current(-1), current(1)
-    greater_than_last = Or((IsNull(Operand(last(own, 1).name)), compared(Comparison.LESS, last(own, 1), now)))
+    greater_than_last = Or((IsNull(Column(last(own, 1).name)), compared(Comparison.LESS, last(own, 1), now)))
     return {
         "small": Case(compared(Comparison.LESS, now, constant(3)), [now, constant(3)], lambda p: p.row["v"] < 3),
         "large": Case(compared(Comparison.LESS, constant(2), now), [now, constant(2)], lambda p: p.row["v"] > 2),

@@ -16,9 +16,9 @@ from sqlstream.udfs.exchange import Blob, Content, Handed, Handover, to_bytes
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH
 from sqlstream.udfs.keys import hash_of_values
+from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.adapter import KernelProcessor, Stage, StageStore
 from sqlstream.udfs.spark.call import KEY, Clocks
-from sqlstream.udfs.spark.watermark import Watermark
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.triggers import AtWatermark
 from sqlstream.udfs.windows.aligned import AlignedWindows

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, LATE_ROWS
+from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, LATE_ROWS, Pending
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.top_n.kernel import WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
-from sqlstream.udfs.waiting import Pending
 from tests.udfs.top_n.model import TopNTable
 
 SCHEMA = pa.schema([

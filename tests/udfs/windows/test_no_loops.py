@@ -14,9 +14,9 @@ from pyspark.sql import Row
 
 from examples.throughput.kernels import KERNELS, SECOND, bids, measured
 from sqlstream.udfs.exchange import Exchange
+from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.adapter import KernelProcessor
 from sqlstream.udfs.spark.call import Clocks
-from sqlstream.udfs.spark.watermark import Watermark
 from sqlstream.udfs.windows.session_kernel import SessionKernel
 from tests.udfs.spark.one_key_group import Now, OneKeyGroup
 

@@ -13,9 +13,8 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Global, Hop, Session, Tumble
 from sqlstream.udfs.evictors import KeepRows
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel, Pending, Wait
 from sqlstream.udfs.triggers import AtWatermark, EveryRows, Or, Purging
-from sqlstream.udfs.waiting import Pending, Wait
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
 from sqlstream.udfs.windows.emission import Lateness, LateRows

@@ -19,9 +19,8 @@ Answer = TypeVar("Answer")
 
 
 class _Asked(Generic[Answer]):
-    """``trip``: the requests that it goes with, itself among them, while ``task`` takes them there. ``alone``: it goes
-    without others.
-    """
+    """A request. ``trip``: all requests of its round trip, while ``task`` performs it. ``alone``: it is not combined
+    with others."""
 
     __slots__ = ("alone", "answer", "keys", "task", "trip")
 

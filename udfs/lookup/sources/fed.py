@@ -15,15 +15,16 @@ from typing import Any
 from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
 
 ASKED = "asked"
-"""The folder, beside the files of rows, with a file per process: a line of JSON, the values of a key, per request.
+"""The folder with one file per process in which requests are counted: one line per request, the values of the key as
+JSON.
 
-Requests are counted there, because a test that restarts its job may get other processes.
+Requests are counted in files, because a test that restarts its job may get other processes.
 """
 
 _POLL_S = 0.01
 
 WITHDRAWN = "-withdrawn"
-"""What the names of files end with whose rows a table has no longer."""
+"""The suffix of the names of files with rows that were withdrawn from the table."""
 
 Asked = tuple[str, ...]
 """The values of a key, as texts."""
@@ -114,13 +115,13 @@ def _texts(key: Key) -> Asked:
 
 
 def asked(folder: Path) -> Iterator[Asked]:
-    """The keys that clients in all processes were asked for so far, once per request."""
+    """The keys of all requests so far, of clients in all processes."""
     for path in sorted((folder / ASKED).glob("*.jsonl")):
         yield from (tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
 
 
 def _rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The rows that are there after all files: those of WITHDRAWN ones have left, the oldest of equal ones first."""
+    """The current rows after all files: WITHDRAWN files remove rows, the oldest of equal ones first."""
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = []

@@ -1,9 +1,9 @@
-"""Files as Arrow tables of declared types: CSV, JSON (one object a line), Parquet, ORC and lines of text.
+"""Files as Arrow tables of declared types: CSV, JSON (one object per line), Parquet, ORC and lines of text.
 
-They mean what they mean to the stream: a row that cannot be read fails the file unless bad rows are dropped, an empty
-field of CSV is NULL, a column that a Parquet or ORC file lacks fails the file unless the table says that it is NULL,
-and a timestamp without an offset is one of the session's time zone. Values that Arrow does not read, such as a rounded
-decimal, are read one by one.
+They are interpreted as in a stream: an unreadable row fails the file unless bad rows are dropped, an empty field of CSV
+is NULL, a column that a Parquet or ORC file lacks fails the file unless the table defines it as NULL, and a timestamp
+without an offset is in the session's time zone. Values that Arrow cannot convert, such as decimals that must be
+rounded, are converted one by one.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Tab
 
 
 def _cast(column: pa.ChunkedArray, kind: DataType, zone: str) -> pa.ChunkedArray:
-    """To the declared type: no number loses a digit, times lose what is finer than microseconds."""
+    """A column cast to the declared type. Numbers never lose digits; times are truncated to microseconds."""
     if kind.is_timestamp and pa.types.is_timestamp(column.type):
         if kind.name == "TIMESTAMP" and column.type.tz is None:
             column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")

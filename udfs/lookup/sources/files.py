@@ -13,12 +13,11 @@ import contextlib
 import glob
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -27,6 +26,9 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
+from sqlstream.udfs.expressions.evaluation import value
+from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Expression, IsNull, Not, OneOf
+from sqlstream.udfs.expressions.tree import Comparison as CompareBy
 from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
@@ -162,7 +164,7 @@ def _loaded(source: FileSource, signature: Signature) -> pa.Table:
     kinds = dict(source.format.columns)
     tables = [_of_file(source, path, wanted) for path, _ in signature]
     empty = pa.schema([(name, kinds[name].to_arrow()) for name in wanted]).empty_table()
-    return _filtered(pa.concat_tables([empty, *tables]), request.filters)
+    return _filtered(pa.concat_tables([empty, *tables]), request.filters, kinds)
 
 
 def _of_file(source: FileSource, path: str, wanted: list[str]) -> pa.Table:
@@ -229,33 +231,29 @@ def _files(root: Path) -> Iterator[Path]:
 
 # --- filters --------------------------------------------------------------------------------------------------
 
-_COMPARES: dict[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
 COMPARED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE"})
 """Types whose comparisons mean the same to Arrow as to Spark."""
 
 
-def _filtered(table: pa.Table, filters: Sequence[Comparison]) -> pa.Table:
-    """The rows that all filters are true of; NULL is not true."""
-    masks = [_mask(table.column(f.column), f) for f in filters]
-    return table.filter(reduce(pc.and_, masks)) if masks else table
+def _filtered(table: pa.Table, filters: Sequence[Comparison], kinds: Mapping[str, DataType]) -> pa.Table:
+    """The rows that all filters are true of. ``kinds``: the types of the columns."""
+    if not filters:
+        return table
+    condition = And(tuple(_condition(comparison, kinds[comparison.column]) for comparison in filters))
+    return table.filter(value(condition, {column: table.column(column.name) for column in condition.columns}))
 
 
-def _mask(column: pa.ChunkedArray, comparison: Comparison) -> Any:
-    if comparison.operator == "IS NULL":
-        return pc.is_null(column)
-    if comparison.operator == "IS NOT NULL":
-        return pc.is_valid(column)
-    if comparison.operator == "IN":
-        assert isinstance(comparison.value, tuple)
-        return pc.is_in(column, pa.array(comparison.value, column.type))
-    return _COMPARES[comparison.operator](column, pa.scalar(comparison.value, column.type))
+def _condition(comparison: Comparison, kind: DataType) -> Expression:
+    column = Column(comparison.column)
+    match comparison.operator:
+        case "IS NULL":
+            return IsNull(column)
+        case "IS NOT NULL":
+            return Not(IsNull(column))
+        case "IN":
+            assert isinstance(comparison.value, tuple)
+            return OneOf(column, comparison.value, kind)
+    return Compared(CompareBy(comparison.operator), column, Constant(comparison.value, kind))
 
 
 def keys_can_be(kind: DataType) -> bool:

@@ -42,9 +42,8 @@ import pyarrow as pa
 
 from sqlstream.types import DataType
 from sqlstream.udfs.columnar import arrow_value
-from sqlstream.udfs.decorators import options_of
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.signature import Function
+from sqlstream.udfs.signature import Function, options_of
 
 
 def function_source(
@@ -116,7 +115,7 @@ class FunctionClient:
     async def _called(self, arguments: Sequence[object]) -> object:
         try:
             return await _finished(self._call(*arguments))
-        except Exception as error:  # a KeyError's text alone says nothing
+        except Exception as error:  # the text of a KeyError is only the key
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
@@ -138,7 +137,7 @@ class FunctionClient:
         try:
             return arrow_value(value, kind) if nested else value
         except (TypeError, ValueError, AttributeError):
-            return value  # of another type, which the operator says of all sources alike
+            return value  # the operator reports wrong types of all sources
 
     def _member(self, row: object, name: str, position: int) -> object:
         if isinstance(row, dict) and not self._single_map:

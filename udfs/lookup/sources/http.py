@@ -100,7 +100,7 @@ def open_session(server: HttpServer) -> ClientSession:
 
 
 def _plain(source: HttpSource) -> PlainConnections | None:
-    """Connections for requests of one key. With ``max_connections`` there are none beside those of the session."""
+    """Plain connections for requests of one key; None with ``max_connections``, which limits all connections."""
     server, origin = source.server, origin_of(source.call.url)
     if origin is None or source.call.method != "GET" or source.call.body is not None:
         return None
@@ -142,7 +142,7 @@ class HttpClient:
         return [] if document is _NOTHING else self._source.reader.of_key(key, document)
 
     async def _answer(self, call: HttpCall, keys: Sequence[Key]) -> object:
-        """The document; _NOTHING where the status says that there is none."""
+        """The JSON document; _NOTHING if the status means that there is none."""
         what = _Keys(self._source.request, keys)
         url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
         try:
@@ -369,7 +369,7 @@ class AnswerReader:
 
     @cached_property
     def _places(self) -> list[tuple[str, int | None]]:
-        """The columns asked for, with their places in the key."""
+        """The requested columns, with their positions in the key."""
         in_key = {name: index for index, (name, _) in enumerate(self.request.keys)}
         return [(name, in_key.get(name)) for name, _ in self.request.columns]
 
@@ -379,7 +379,7 @@ class AnswerReader:
     def _is_of(self, key: Key, row: object) -> bool:
         for (name, _), asked in zip(self.request.keys, key, strict=True):
             if name in self.sent and self._paths[name].value(row) is None:
-                continue  # the server was asked for it
+                continue  # the request to the server has it
             if self._required([key], row, name) != asked:
                 return False
         return True

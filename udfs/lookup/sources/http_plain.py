@@ -1,9 +1,9 @@
-"""GET over connections of our own, for servers that answer plainly: HTTP/1.1 with Content-Length, no encoding, no
+"""GET over our own connections, for servers with plain responses: HTTP/1.1 with Content-Length, no encoding, no
 redirect, no cookie.
 
-A session of aiohttp costs twice as much for such a request. It keeps all the rest: ``Unusual`` and OSError say that it
-should ask again, so it is also what tells users of failures. Only GET goes this way, which may be asked twice. The
-answers are read by httptools; where that is not installed, the session asks alone.
+A session of aiohttp costs twice as much for such a request. It handles everything else: ``Unusual`` and OSError mean
+that the request must be repeated there, so the session is also what reports failures to users. Only GET is sent this
+way, because it may be repeated. Responses are parsed by httptools; if that is not installed, only the session is used.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 IDLE_S = 15.0
-"""How long a connection is kept that nobody uses; as aiohttp keeps its own."""
+"""How long an unused connection is kept, in seconds; the same as in aiohttp."""
 
 _ORIGIN = re.compile(r"(https?)://([A-Za-z0-9.-]+)(?::([0-9]+))?(?=/)")
-_TARGET = re.compile(r"[!\"$-~]*")  # visible ASCII without "#", behind which nothing is sent
+_TARGET = re.compile(r"[!\"$-~]*")  # visible ASCII without "#", after which nothing is sent
 _HEADER = re.compile(r"[!-~]+: ?[\t -~]*")
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "expect", "upgrade"})
 _UNREAD = frozenset({b"content-encoding", b"transfer-encoding", b"set-cookie"})
@@ -121,7 +121,7 @@ class PlainConnections:
             raise Unusual from None
 
     def close(self) -> None:
-        """Requests under way go on."""
+        """Closes idle connections; requests in flight continue."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -215,13 +215,13 @@ class _Connection(asyncio.Protocol):
         self._fail(error or ConnectionResetError())
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # nobody has asked
+        if self._answer is None:  # no request is in flight
             self.close()
             return
         self._received += len(data)
         try:
             self._parser.feed_data(data)
-        except Exception:  # the parser has many words for what is no answer
+        except Exception:  # the parser raises various exceptions
             self._is_plain = False
         if not self._is_plain or self._received > _LONGEST_HEAD + self._most_bytes:
             self._fail(Unusual())
@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
     # --- what the parser calls --------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._is_whole:  # another one than was asked for
+        if self._is_whole:  # an unsolicited response
             self._is_plain = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -260,7 +260,7 @@ class _Connection(asyncio.Protocol):
         self._is_whole, self._closes = True, not self._parser.should_keep_alive()
 
     def _fail(self, error: Exception) -> None:
-        """The connection is of no more use."""
+        """Closes the connection after an error."""
         answer = self._answer
         if answer is not None and not answer.done():
             answer.set_exception(error)

@@ -26,7 +26,7 @@ _TEXTS = ("text", "character varying", "name")
 
 
 MOST_KEYS = 32
-"""Of a round trip, where keys are not asked for in larger batches: a slow one holds up the others."""
+"""The maximum number of keys of a round trip, unless batches are larger: a slow round trip delays other requests."""
 
 
 class PostgresError(Exception):
@@ -102,9 +102,10 @@ DIALECT = Dialect(
 
 @dataclass(frozen=True)
 class PostgresSource:
-    """``connection``: libpq's parameters, the password among them. ``table``: schema and name, or the name alone.
+    """A table of a PostgreSQL server. ``connection``: libpq's parameters, including the password. ``table``: schema and
+    name, or the name alone.
 
-    ``connections``: at most so many at the same time in a process.
+    ``connections``: the maximum number of connections of a process.
     """
 
     name: str
@@ -122,7 +123,8 @@ class PostgresSource:
 
 
 class PostgresClient:
-    """Connects when the first request comes. A request is one round trip, or goes with others that wait for one."""
+    """The client of a PostgreSQL server. It connects with the first request. A request is one round trip, or shares one
+    with other waiting requests."""
 
     def __init__(self, source: PostgresSource) -> None:
         self._name = source.name
@@ -157,10 +159,10 @@ def _of_all(error: Exception) -> bool:
 
 
 class Connections:
-    """At most ``size`` connections, made when they are needed; idle ones are kept.
+    """A pool of at most ``size`` connections, opened on demand; idle ones are kept.
 
-    psycopg's own pool hides why it cannot connect until its timeout is over; here each request tells at once, which
-    RETRY needs.
+    psycopg's own pool hides why it cannot connect until its timeout has passed; here each request reports it at once,
+    as RETRY requires.
     """
 
     def __init__(self, connection: Mapping[str, str], size: int, statement_timeout_ms: int) -> None:
@@ -170,9 +172,9 @@ class Connections:
         self._idle: list[psycopg.AsyncConnection[Any]] = []
 
     async def fetch(self, text: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-        """The rows of a prepared statement. PostgresError for what goes wrong.
+        """The rows of a prepared statement. PostgresError for any failure.
 
-        A connection that broke while it was idle, because the server was started again, is replaced without a word.
+        A connection that broke while it was idle, because the server was restarted, is silently replaced.
         """
         import psycopg
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_TRIPS = 4
 MOST_KEYS = 100
-"""Of a round trip, where keys are not asked for in larger batches."""
+"""The maximum number of keys of a round trip, unless batches are larger."""
 
 UNREACHABLE = "SS571"
 REFUSED = "SS572"
@@ -40,7 +40,7 @@ class RedisServer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Arguments of redis-py's pools beside the URL, which both their kinds take."""
+        """Arguments of redis-py's pools in addition to the URL, for both kinds of pools."""
         given = {"username": self.username, "password": self.password}
         seconds = self.timeout_ms / 1000
         limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "max_connections": self.max_connections}
@@ -78,7 +78,7 @@ class RedisSource:
 
 
 class RedisClient:
-    """Answers are what the keys hold now; the columns that make the key are those asked for."""
+    """The client of a Redis server. The columns that make up the Redis key have the requested values."""
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
         self._source, self._redis = source, redis
@@ -91,7 +91,7 @@ class RedisClient:
         self._zone = ZoneInfo(source.zone)
         self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names
-        # Keys that do not make the Redis key are compared with what is stored.
+        # Key columns that are not part of the Redis key are compared with the stored values.
         self._compared = tuple((i, name) for i, (name, _) in enumerate(source.request.keys) if name not in in_key)
         wanted = dict(source.request.columns) | {name: self._kinds[name] for _, name in self._compared}
         self._stored = {name: kind for name, kind in wanted.items() if name not in in_key}
@@ -169,12 +169,12 @@ class RedisClient:
 
 
 def key_texts(keys: Sequence[tuple[str, DataType]], key: Sequence[object]) -> dict[str, str]:
-    """The texts of the values of a key, as they stand in names of Redis keys."""
+    """The values of a key as texts in names of Redis keys."""
     return {name: to_text(value, kind) for (name, kind), value in zip(keys, key, strict=True)}
 
 
 def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
-    """The value that a string or a field of Redis holds; BINARY is kept as it is. ValueError where it is none."""
+    """The value of a string or a field of Redis; BINARY is unchanged. ValueError where it does not fit."""
     if kind.name == "BINARY":
         return value
     try:

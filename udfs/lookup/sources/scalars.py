@@ -167,7 +167,7 @@ def _timestamp(text: str, kind: DataType, zone: tzinfo) -> object:
     parsed = datetime.fromisoformat(text)
     if kind.name == "TIMESTAMP":
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)).astimezone(UTC)
-    if parsed.tzinfo is not None:  # which local time is meant, nobody knows
+    if parsed.tzinfo is not None:  # an offset is ambiguous for a type without time zone
         raise ValueError(text)
     return parsed
 

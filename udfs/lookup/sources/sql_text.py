@@ -30,7 +30,7 @@ class StoredColumn:
 
 
 Templates = Mapping[tuple[str, str], str]
-"""SQL by declared and stored type; the stored type "" stands for all others."""
+"""SQL by declared and stored type; the stored type "" is the default."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Question:
     stored: Mapping[str, StoredColumn]
 
     def text(self, keys: int) -> str:
-        """The statement for so many keys; the same for any number but one where they come as arrays. For all rows where
-        the request has no keys."""
+        """The statement for a number of keys. With arrays of keys it is the same for any number but one; without key
+        columns it selects all rows."""
         if not self.request.keys:
             return self._whole
         return f"WITH {self._keys(keys)} {self._select}"

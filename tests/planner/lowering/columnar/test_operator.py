@@ -17,7 +17,7 @@ from sqlstream.planner.lowering.columnar.operator import Running, run
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
-from sqlstream.udfs.spark.watermark import Watermark
+from sqlstream.udfs.spark import Watermark
 from tests.streams import Streams, scan, table
 from tests.udfs.spark.recorder import OUTPUT, Recorder
 

@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.lifecycle.launch import enough_of
+from sqlstream.jobs.lifecycle.launch import row_limit_of
 from sqlstream.planner.operators.top_n import Wanted, rows_wanted
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
@@ -71,7 +71,7 @@ def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(tmp_path: Path):
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 5), (3, 4), (7, 0), (9, 0)])
 def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left: int, tmp_path: Path):
-    enough = enough_of(Wanted(5, skipped=2), LocalStorage(tmp_path), lambda: kept)
+    enough = row_limit_of(Wanted(5, skipped=2), LocalStorage(tmp_path), lambda: kept)
     assert enough is not None and enough.rows == left
 
 

@@ -1,6 +1,6 @@
-"""Values that a format cannot hold: written, they would be read as others, or as another number of rows.
+"""Values that a format of files cannot represent: they would be read as other values, or as more or fewer rows.
 
-The sink refuses them (SS527), wherever they stand within a value.
+The sink refuses them with SS527, at any depth of nested values.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-UNHELD = "SS527"
+UNREPRESENTABLE = "SS527"
 _SHOWN = 60
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _BYTE_ORDER_MARK = "\ufeff"
 _WITHOUT_LIMITS = "Write the table as json or parquet, or leave such rows out."
 
 Fault = tuple["SparkColumn", str]
-"""Where a condition is true of a value, what is wrong with it: ``has a line break``."""
+"""A condition on a value, and what is wrong with the value if it is true: ``has a line break``."""
 
 
 def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> DataFrame:
@@ -69,7 +69,7 @@ def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapp
     name = f'column "{column.name}" of table "{table.name}"'
     result = value
     for condition, wrong in reversed(faults):
-        start = F.lit(f'{UNHELD}: {name} has a value that format "{values["format"]}" cannot hold: ')
+        start = F.lit(f'{UNREPRESENTABLE}: {name} has a value that format "{values["format"]}" cannot hold: ')
         end = F.lit(f" {wrong}\nHINT: {_hint(wrong, values)}")
         message = F.concat(start, F.coalesce(F.concat(F.lit('"'), shown, F.lit('"')), F.lit("NULL")), end)
         result = F.when(condition, F.raise_error(message)).otherwise(result)
@@ -153,7 +153,7 @@ def _in_text(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> I
 
 
 def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
-    """ORC for Java reckons days before 1582-10-15 by the Julian calendar, and rounds the last second before 1970 up."""
+    """ORC in Java uses the Julian calendar before 1582-10-15, and rounds the last second before 1970 up."""
     from pyspark.sql import functions as F
 
     if kind.name == "DATE" or kind.is_timestamp:
@@ -218,7 +218,7 @@ def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[
 
 
 def _is_blank(column: Column, values: Mapping[str, Any]) -> SparkColumn:
-    """True where the field is written as nothing, or as characters that Java takes for spaces."""
+    """Whether the field is written as nothing, or as characters that Java takes for spaces."""
     from pyspark.sql import functions as F
 
     value, null = F.col(quoted(column.name)), values["csv.null-literal"] or ""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sqlstream.udfs.joins.condition import And, Compare, Comparison, IsNull, Not, Operand, Or, Truth
-from sqlstream.udfs.joins.deciding import decided, fulfilling
-from sqlstream.udfs.joins.pairs import Pairs, equal
+from sqlstream.udfs.expressions.evaluation import value
+from sqlstream.udfs.expressions.tree import And, Column, Compared, Comparison, IsNull, Not, Or
+from sqlstream.udfs.joins.pairs import Pairs, equal, fulfilling
 
-L, R = Operand(0, "x"), Operand(1, "x")
+L, R = Column("x", 0), Column("x", 1)
 NAN = float("nan")
 
 PLAIN = {
@@ -49,7 +49,7 @@ def of(condition, left, right=None):
     """The values of a condition for all pairs of values."""
     right = left if right is None else right
     rows, others = np.repeat(np.arange(len(left)), len(right)), np.tile(np.arange(len(right)), len(left))
-    return decided(condition, {L: left.take(pa.array(rows)), R: right.take(pa.array(others))}).to_pylist()
+    return value(condition, {L: left.take(pa.array(rows)), R: right.take(pa.array(others))}).to_pylist()
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
@@ -60,29 +60,29 @@ def test_comparisons_are_sparks(comparison, values):
         for one in values.to_pylist()
         for other in values.to_pylist()
     ]
-    assert of(Compare(comparison, L, R), values) == wanted
+    assert of(Compared(comparison, L, R), values) == wanted
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_null_is_not_distinct_from_null(values):
     ranks = [None if value is None else rank(value) for value in values.to_pylist()]
-    assert of(Compare(Comparison.NOT_DISTINCT, L, R), values) == [one == other for one in ranks for other in ranks]
+    assert of(Compared(Comparison.NOT_DISTINCT, L, R), values) == [one == other for one in ranks for other in ranks]
 
 
 def test_logic_has_three_values():
     values = pa.array([True, False, None])
-    assert of(And((Truth(L), Truth(R))), values) == [True, False, None, False, False, False, None, False, None]
-    assert of(Or((Truth(L), Truth(R))), values) == [True, True, True, True, False, None, True, None, None]
-    assert of(Not(Truth(R)), pa.array([True]), values) == [False, True, None]
-    assert of(IsNull(Truth(R)), pa.array([True]), values) == [False, False, True]
+    assert of(And((L, R)), values) == [True, False, None, False, False, False, None, False, None]
+    assert of(Or((L, R)), values) == [True, True, True, True, False, None, True, None, None]
+    assert of(Not(R), pa.array([True]), values) == [False, True, None]
+    assert of(IsNull(R), pa.array([True]), values) == [False, False, True]
 
 
 def test_pairs_are_kept_where_the_condition_is_true():
     left, right = pa.table({"x": [1, 2, None]}), pa.table({"x": [2, 3, None]})
     ids = np.zeros(3, np.int64)
-    (only,) = fulfilling(equal(ids, ids), Compare(Comparison.LESS, L, R), left, right)
+    (only,) = fulfilling(equal(ids, ids), Compared(Comparison.LESS, L, R), left, right)
     assert [part.tolist() for part in only] == [[0, 0, 1], [0, 1, 1]]
-    none = fulfilling(equal(ids, ids), Compare(Comparison.GREATER, L, R), left, right)
+    none = fulfilling(equal(ids, ids), Compared(Comparison.GREATER, L, R), left, right)
     assert list(none) == []
     (every,) = fulfilling(iter([Pairs(ids, ids)]), None, left, right)
     assert len(every.left) == 3

@@ -1,0 +1,748 @@
+"""Parts of a query that a stream does not execute, found in its syntax and in the columns of its tables.
+
+A query over finished data that has such a part runs as one query of Spark SQL. The binder of streams refuses the same
+parts; ``tests/planner/batch/test_stream_gaps.py`` compares the two over all texts of the repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from sqlstream.errors import BindError
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.functions.coercion import incompatible
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.trees import table_function_of
+from sqlstream.planner.batch.respelling import is_asof
+from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
+from sqlstream.planner.binder.joins import JOIN_KINDS
+from sqlstream.planner.binder.ordering import is_ordered, is_row_count
+from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
+from sqlstream.planner.catalog import Catalog, Table, TimeDomain
+from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
+from sqlstream.planner.fields import Field
+from sqlstream.planner.functions.calls import spark_name
+from sqlstream.planner.kernel_expressions import pair_condition
+from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
+from sqlstream.planner.type_inference import Types, call_arguments
+from sqlstream.types import UNKNOWN, DataType
+from sqlstream.udfs.joins import JoinKind
+
+ORDER = "an order or a number of rows"
+WHOLE_TABLE = "a table that a stream looks up only"
+WITH_SAME_NAMES = frozenset({ORDER, WHOLE_TABLE})
+"""Gaps that change neither the columns of a query nor their types."""
+
+_SORTS = ("sort", "distribute", "cluster")
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+class _Column(NamedTuple):
+    name: str
+    type: DataType = UNKNOWN
+    time: TimeDomain | None = None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table of FROM under its name there; ``columns`` is None where only Spark knows them."""
+
+    name: str
+    columns: Sequence[_Column] | None
+
+    def has(self, name: str) -> bool:
+        return self.columns is None or self.find(name) is not None
+
+    def member(self, path: Sequence[str]) -> _Column | None:
+        """The member of a STRUCT that is named with its column, and maybe the table, before it."""
+        names = list(path[1:] if len(path) > 1 and path[0].casefold() == self.name.casefold() else path)
+        column = self.find(names[0]) if names else None
+        for name in names[1:]:
+            if column is None:
+                return None
+            members = (_Column(m[0], m[1]) for m in column.type.args if isinstance(m, tuple))
+            column = next((m for m in members if m.name.casefold() == name.casefold()), None)
+        return column
+
+    def find(self, name: str) -> _Column | None:
+        named = (column for column in self.columns or () if column.name.casefold() == name.casefold())
+        return next(named, None)
+
+
+@dataclass
+class _Scope:
+    """The tables of one SELECT, and the query around it."""
+
+    around: _Scope | None = None
+    sources: list[_Source] = field(default_factory=list)
+
+    def owner(self, column: exp.Column) -> _Source | None:
+        """The table that the column is of; None where it is of none, or of a query around."""
+        parts = [part.name for part in column.parts]
+        for source in self.sources:
+            if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
+                return source  # also where the name of the table has a catalog and a database before it
+        for source in self.sources:
+            path = parts[1:] if len(parts) > 1 and source.name.casefold() == parts[0].casefold() else parts
+            if source.has(path[0]) if len(path) == 1 else source.find(path[0]) is not None:  # else a member of a STRUCT
+                return source
+        return None
+
+    def level(self, column: exp.Column) -> int | None:
+        """0 for a column of this query, 1 for one of the query around it, and so on; None where no query has it."""
+        level, scope = 0, self
+        while scope.owner(column) is None:
+            if scope.around is None:
+                return None
+            level, scope = level + 1, scope.around
+        return level
+
+    def is_outer(self, column: exp.Column) -> bool:
+        """Whether a query around this one has the column, and this one does not."""
+        return bool(self.level(column))
+
+    def column(self, expression: exp.Expr) -> _Column | None:
+        """The column that an expression is, or the member of a STRUCT in one, where it is of this scope."""
+        if not isinstance(expression, exp.Column):
+            return None
+        source = self.owner(expression)
+        if source is None:
+            return None
+        column = source.find(expression.name)
+        return column if column is not None else source.member([part.name for part in expression.parts])
+
+
+class _Queries(dict[str, Sequence[_Column] | None]):
+    """The columns of the queries of WITH, by name in lower case."""
+
+
+@with_room
+def stream_gaps(
+    query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
+) -> frozenset[str]:
+    """What of a query, whose tables are named as in ``tables``, no stream executes; empty where a stream does.
+
+    ``is_source`` says of a table whether a stream reads it, rather than looks it up.
+    """
+    return frozenset(_Gaps(catalog, tables, is_source).of_query(query, _Queries(), None))
+
+
+class _Gaps:
+    def __init__(self, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]) -> None:
+        self._catalog = catalog
+        self._tables = tables
+        self._is_source = is_source
+
+    # --- queries ------------------------------------------------------------------------------------------------
+
+    def of_query(
+        self, query: exp.Expr, queries: _Queries, around: _Scope | None, *, sorts: bool = True
+    ) -> Iterator[str]:
+        """``sorts``: its ORDER BY and LIMIT have an effect."""
+        given = query.args.get("with_")
+        if given is not None:
+            if given.args.get("recursive"):
+                yield "a recursive query"
+                return
+            queries = _Queries(queries)
+            for cte in given.expressions:
+                yield from self.of_query(cte.this, queries, around)
+                queries[cte.alias.casefold()] = self._of_cte(cte, queries, around)
+        if sorts:
+            yield from self._order(query, queries, around)
+        match query:
+            case exp.Select():
+                yield from self._select(query, queries, around)
+            case exp.SetOperation():
+                yield from self.of_query(query.this, queries, around)
+                yield from self.of_query(query.expression, queries, around)
+            case exp.Subquery():
+                yield from self.of_query(query.this, queries, around)
+            case exp.Values():
+                yield from self._values(query)
+            case exp.Table():
+                yield from self.of_query(exp.select("*").from_(query.copy()), queries, around)
+
+    def _order(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> Iterator[str]:
+        if any(query.args.get(key) is not None for key in _SORTS):
+            yield ORDER
+        if not is_ordered(query):
+            return
+        order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
+        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
+            yield ORDER
+        if order is not None and not isinstance(query, exp.Select):
+            yield from (gap for by in order.expressions for gap in self._expression(by.this, _Scope(around), queries))
+
+    def _is_in_time(self, query: exp.Expr, order: exp.Expr, queries: _Queries, around: _Scope | None) -> bool:
+        """Whether the rows are ordered by event time first, or by processing time alone, and ascending."""
+        first, *ties = order.expressions
+        key = first.this
+        if first.args.get("desc"):
+            return False
+        columns = self.columns_of(query, queries, around)
+        if isinstance(key, exp.Literal) and key.name.isdigit():
+            position = int(key.name) - 1
+            named = columns[position] if columns is not None and position < len(columns) else None
+        else:
+            shown = next((c for c in columns or () if c.name.casefold() == key.name.casefold()), None)
+            named = shown if isinstance(key, exp.Column) and not key.table else None
+            if named is None and isinstance(query, exp.Select) and self._keeps_time(query, queries, around):
+                named = self._scope(query, queries, around).column(key)
+        time = named.time if named is not None else None
+        return time is not None and (time is not TimeDomain.PROCESSING or not ties)
+
+    def _keeps_time(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> bool:
+        """Whether times of its tables are times of the rows of a SELECT: without groups, and joined within bounds."""
+        if select.args.get("distinct") or self._is_aggregation(select) or _has_subqueries(select):
+            return False
+        start = select.args.get("from_")
+        steps = _steps(start.this, select) if start is not None else []
+        joins = [
+            step for step in steps if isinstance(step, exp.Join) and not isinstance(step.this, exp.Unnest | exp.Lateral)
+        ]
+        scope = self._scope(select, queries, around)
+        where = [condition for part in _parts(select, "where") for condition in conjuncts(part)]
+        return all(_bounds_times([*conjuncts(join.args.get("on") or exp.true()), *where], scope) for join in joins)
+
+    def _values(self, values: exp.Values) -> Iterator[str]:
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
+        types = Types((), self._catalog.function)
+        for column in zip(*rows, strict=False):
+            kinds = [types.of(value) for value in column]
+            if any(incompatible(kinds[0], kind) for kind in kinds):
+                yield "VALUES of different types"
+        yield from (gap for row in rows for value in row for gap in self._expression(value, _Scope(), _Queries()))
+
+    # --- SELECT -------------------------------------------------------------------------------------------------
+
+    def _select(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> Iterator[str]:
+        scope = self._scope(select, queries, around)
+        yield from self._from(select, scope, queries)
+        shown = [*select.expressions, *_parts(select, "qualify")]
+        order = select.args.get("order")
+        ordered = [by.this for by in order.expressions] if order is not None else []
+        windows = [window for expression in (*shown, *ordered) for window in _windows(expression)]
+        if select.args.get("windows") and not windows and self._is_aggregation(select):
+            yield "WINDOW that is not used"
+        for window in windows:
+            yield from self._window(window, select, scope)
+        for place in ("where", "qualify", "having"):
+            for part in _parts(select, place):
+                yield from self._conditions(part, scope, queries)
+        for expression in (*select.expressions, *_parts(select, "group"), *ordered):
+            yield from self._expression(expression, scope, queries)
+        if any(list(_windows(part)) for place in ("where", "having", "group") for part in _parts(select, place)):
+            yield "OVER outside of the select list"
+        if any(isinstance(key.unnest(), exp.Query) for key in _parts(select, "group")):
+            yield "GROUP BY a subquery"
+
+    def _conditions(self, whole: exp.Expr, scope: _Scope, queries: _Queries) -> Iterator[str]:
+        for condition in conjuncts(whole):
+            plain = condition.unnest()
+            while isinstance(plain, exp.Not):
+                plain = plain.this.unnest()
+            match plain:
+                case exp.Exists(this=exp.Query() as query):
+                    yield from self._subquery(query, scope, queries, is_set=True, lists=False)
+                case exp.In() if (listed := asked_of(plain)) is not None:
+                    yield from self._expression(plain.this, scope, queries)
+                    yield from self._subquery(listed, scope, queries, is_set=True)
+                case _:
+                    yield from self._expression(condition, scope, queries)
+
+    def _expression(self, expression: exp.Expr, scope: _Scope, queries: _Queries) -> Iterator[str]:
+        """Of a value, with its subqueries."""
+        node = spelled_out(expression)
+        match node:
+            case exp.Exists(this=exp.Query() as query):
+                yield from self._subquery(query, scope, queries, is_set=True, lists=False, as_value=True)
+                return
+            case exp.In() if (listed := asked_of(node)) is not None:
+                yield from self._expression(node.this, scope, queries)
+                if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
+                    yield "a subquery of rows"
+                yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
+                return
+            case exp.Query():
+                yield from self._subquery(node, scope, queries, as_value=True)
+                return
+        yield from self._operator(node)
+        for child in node.iter_expressions():
+            yield from self._expression(child, scope, queries)
+
+    def _operator(self, node: exp.Expr) -> Iterator[str]:
+        """Of an expression without those in it."""
+        match node:
+            case exp.Window() if any(has_subquery(child) for child in node.iter_expressions()):
+                yield "a subquery of OVER"
+            case exp.Func() if aggregate_name(node, self._catalog) is not None and _windows(node):
+                yield "OVER in an aggregate"
+            case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is BuiltinKind.GENERATOR:
+                yield "a subquery of UNNEST"
+            case exp.Kwarg(parent=exp.Expr() as call):
+                is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
+                if not is_of_user and not takes_named_arguments(call):
+                    yield "a named argument"
+            case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
+                yield "ANY or ALL of an array"
+            case exp.Anonymous() if node.name.upper() == "ALL":
+                yield "ANY or ALL of an array"
+
+    # --- OVER ---------------------------------------------------------------------------------------------------
+
+    def _window(self, window: exp.Expr, select: exp.Select, scope: _Scope) -> Iterator[str]:
+        spec, call = _specification(window, select), window.this
+        called = spark_name(call) or type(call).__name__.lower()
+        order, frame = spec.args.get("order"), spec.args.get("spec")
+        if called in NUMBERS and not call_arguments(call):
+            if order is None:
+                yield "numbers of rows without an order"
+            return
+        first = order.expressions[0] if order is not None else None
+        named = scope.column(first.this) if first is not None else None
+        time = named.time if named is not None else None
+        ascends = first is not None and not first.args.get("desc")
+        if time is TimeDomain.PROCESSING and not ascends:
+            yield "OVER in the reverse order of processing time"
+        if self._is_refused_over(call, called):
+            yield f"{called.upper()} with OVER"
+        if frame is not None and (_word(frame, "kind") not in ("ROWS", "RANGE") or frame.args.get("exclude")):
+            yield "a frame of groups"
+        of_all_before = frame is None or (_word(frame, "start") == "UNBOUNDED" and not _is_endless(frame))
+        if called == NTH and of_all_before and time is not None and ascends:
+            yield "NTH_VALUE of all rows before"
+
+    def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
+        """Whether a function is not executed over a frame."""
+        if aggregate_name(call, self._catalog) is not None:
+            return called in COLLECTING
+        return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
+            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
+        )
+
+    # --- FROM ---------------------------------------------------------------------------------------------------
+
+    def _from(self, select: exp.Select, scope: _Scope, queries: _Queries) -> Iterator[str]:
+        start = select.args.get("from_")
+        if start is None:
+            return
+        yield from self._source(start.this, queries, scope.around, is_first=True)
+        seen = _Scope(scope.around, self._sources(start.this, queries, scope.around))
+        for step in _steps(start.this, select):
+            if isinstance(step, exp.Join):
+                yield from self._join(step, seen, queries)
+                seen = _Scope(seen.around, [*seen.sources, *self._sources(step.this, queries, seen)])
+            elif has_subquery(step.this):  # of LATERAL VIEW
+                yield "a subquery of UNNEST"
+
+    def _source(
+        self, source: exp.Expr, queries: _Queries, around: _Scope | None, *, is_first: bool = False
+    ) -> Iterator[str]:
+        match source:
+            case exp.Table():
+                yield from self._table(source)
+            case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
+                joined = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first.copy()))
+                yield from self.of_query(joined, queries, around)
+            case exp.Subquery():
+                yield from self.of_query(source.this, self._with(source, queries, around), around)
+            case exp.Values():
+                yield from self._values(source)
+            case exp.Unnest() | exp.Lateral() if is_first:
+                yield "UNNEST without a table before it"
+        yield from self._sample(source)
+
+    def _sample(self, source: exp.Expr) -> Iterator[str]:
+        sample = source.args.get("sample")
+        if sample is None:
+            return
+        if sample.args.get("percent") is None or sample.args.get("seed") is not None:
+            yield "a sample of a number of rows, or one that is the same each time"
+        elif isinstance(source, exp.Subquery) and self._changes(source.this):
+            yield "a sample of rows that change"
+
+    def _table(self, source: exp.Table) -> Iterator[str]:
+        if table_function_of(source) is None and not isinstance(source.this, exp.Identifier):
+            yield "a function without a table before it"
+        table = self._tables.get(source.name)
+        if table is not None and table.option("role") == "lookup":
+            yield "a table that is declared for lookups"
+        elif table is not None and not self._is_source(table):
+            yield WHOLE_TABLE
+
+    def _changes(self, query: exp.Expr) -> bool:
+        """Whether a query may update or delete rows that it has given."""
+        for node in query.walk():
+            if isinstance(node, exp.Group) or (isinstance(node, exp.Join) and node.text("side")):
+                return True
+            if isinstance(node, exp.Select) and self._is_aggregation(node):
+                return True
+        return False
+
+    def _is_aggregation(self, select: exp.Select) -> bool:
+        clauses = bool(select.args.get("group") or select.args.get("having"))
+        return clauses or any(map(self._aggregates, select.expressions))
+
+    def _aggregates(self, expression: exp.Expr) -> bool:
+        inside = expression.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window))
+        return any(not isinstance(n, exp.Window) and aggregate_name(n, self._catalog) is not None for n in inside)
+
+    def _join(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
+        right = join.this
+        match right:
+            case exp.Lateral(this=exp.Subquery()):
+                yield from self._lateral(join, left, queries)
+                return
+            case exp.Unnest() | exp.Lateral():
+                if not _takes_rows_of_left(join):
+                    yield "UNNEST with a condition"
+                if has_subquery(right):
+                    yield "a subquery of UNNEST"
+                return
+            case exp.Table() | exp.Subquery() | exp.Values():
+                yield from self._source(right, queries, left.around)
+            case _:
+                yield "a join of this form"
+                return
+        if right.args.get("pivots") and (join.args.get("on") is not None or join.args.get("using")):
+            yield "PIVOT of a joined table"
+        kind = JOIN_KINDS.get((join.text("side").upper(), join.text("kind").upper()))
+        if not is_asof(join) and (join.text("method").upper() not in ("", "NATURAL") or kind is None):
+            yield "a join of this kind"
+        on = join.args.get("on")
+        if on is None:
+            return
+        both = _Scope(left.around, [*left.sources, *self._sources(right, queries, left)])
+        yield from self._conditions(on, both, queries)
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
+            yield "a condition of rows of both sides"
+
+    def _decided(self, on: exp.Expr, left: _Scope, both: _Scope, kind: JoinKind | None) -> bool:
+        """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
+
+        True also where it names a column that does not exist, which the binder reports.
+        """
+        if any(both.owner(column) is None for column in _columns(on)):
+            return True
+        fields: tuple[list[Field], list[Field]] = ([], [])
+
+        def named(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or both.owner(node) is None:
+                return node
+            side = 0 if left.owner(node) is not None else 1
+            column = both.column(node)
+            name = f"{side}.{node.table}.{node.name}".casefold()
+            fields[side].append(Field(name, column.type if column is not None else UNKNOWN))
+            return exp.column(name)
+
+        for condition in conjuncts(on):
+            pair = condition.copy().transform(named).unnest()
+            if has_subquery(condition):
+                if _sides_of_subquery(condition, left, both) == {0, 1} and kind is not JoinKind.SEMI:
+                    return False
+            elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
+                try:
+                    pair_condition(node_of(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
+                except BindError:
+                    return False
+        return True
+
+    def _lateral(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
+        select = join.this.this.unnest()
+        if not _takes_rows_of_left(join):
+            yield "LATERAL with a condition"
+        if not isinstance(select, exp.Select) or select.args.get("with_"):
+            yield "LATERAL of more than one SELECT"
+            return
+        limit, offset = select.args.get("limit"), select.args.get("offset")
+        is_cut = limit is not None or offset is not None
+        if is_cut and (limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0)):
+            yield "LATERAL with a computed LIMIT"
+        if is_cut and select.args.get("distinct"):
+            yield "LATERAL with DISTINCT and LIMIT"
+        yield from self._subquery(select, left, queries, sorts=False, as_value=is_cut)
+
+    # --- subqueries ---------------------------------------------------------------------------------------------
+
+    def _subquery(
+        self,
+        query: exp.Expr,
+        around: _Scope,
+        queries: _Queries,
+        *,
+        is_set: bool = False,
+        lists: bool = True,
+        as_value: bool = False,
+        sorts: bool = True,
+    ) -> Iterator[str]:
+        """Of a subquery; ``is_set``: its rows are looked for; ``as_value``: it is no condition of its own."""
+        plain = query
+        while isinstance(plain, exp.Subquery) and not any(
+            v for k, v in plain.args.items() if k not in ("this", "alias")
+        ):
+            plain = plain.this
+        limit = plain.args.get("limit")
+        unordered = is_set and plain.args.get("offset") is None
+        if unordered and (limit is None or (not lists and is_row_count(limit, 1))):
+            sorts = False
+        yield from self.of_query(plain, queries, around, sorts=sorts)
+        if not isinstance(plain, exp.Select):
+            if self._reads_around(plain, queries, around):
+                yield "a subquery that reads the query around it"
+            return
+        is_ordered_here = sorts and is_ordered(plain)
+        yield from self._correlated(plain, around, queries, is_set, as_value, simple=not is_ordered_here)
+
+    def _correlated(
+        self, select: exp.Select, around: _Scope, queries: _Queries, is_set: bool, as_value: bool, simple: bool
+    ) -> Iterator[str]:
+        """Of columns of the query right around a subquery: its WHERE may compare them, most of all by equalities."""
+        inside = self._scope(select, self._with(select, queries, around), around)
+        conditions = [condition for where in _parts(select, "where") for condition in conjuncts(where)]
+        reading = [c for c in conditions if any(map(inside.is_outer, _columns(c)))]
+        others = [child for child in select.iter_expressions() if child.arg_key not in ("where", "with_")]
+        elsewhere = any(inside.is_outer(column) for child in others for column in _columns(child))
+        far = any((inside.level(column) or 0) > 1 for condition in reading for column in _columns(condition))
+        if elsewhere or far or (reading and (not simple or select.args.get("with_"))):
+            yield "a subquery that reads the query around it"
+        if not reading:
+            return
+        aggregates = self._is_aggregation(select)
+        divided = aggregates or (select.args.get("distinct") is not None and not is_set)
+        keyed = True
+        for condition in reading:
+            if has_subquery(condition):
+                yield "a subquery that reads the query around it"
+            elif not _is_key(condition, inside):
+                keyed = False
+        if (not keyed and (divided or as_value)) or not _may_read(select, aggregates):
+            yield "a subquery that reads the query around it"
+
+    def _reads_around(self, query: exp.Expr, queries: _Queries, around: _Scope) -> bool:
+        for select in query.find_all(exp.Select):
+            scope = self._scope(select, queries, around)
+            if any(scope.is_outer(column) for child in select.iter_expressions() for column in _columns(child)):
+                return True
+        return False
+
+    # --- names --------------------------------------------------------------------------------------------------
+
+    def _scope(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> _Scope:
+        scope = _Scope(around)
+        start = select.args.get("from_")
+        if start is not None:
+            scope.sources += self._sources(start.this, queries, around)
+            for step in _steps(start.this, select):
+                right = step.this if isinstance(step, exp.Join) else step
+                scope.sources += self._sources(right, queries, around)
+        return scope
+
+    def _sources(self, source: exp.Expr, queries: _Queries, around: _Scope | None) -> list[_Source]:
+        name = source.alias_or_name
+        if source.args.get("pivots"):
+            return [_Source(name, None)]
+        match source:
+            case exp.Table() if isinstance(source.this, exp.Identifier) and table_function_of(source) is None:
+                table = self._tables.get(source.name)
+                if table is not None:
+                    columns: Sequence[_Column] | None = [_Column(c.name, c.type, c.time) for c in table.columns]
+                else:
+                    columns = queries.get(source.name.casefold())
+            case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
+                return [
+                    one
+                    for part in (first, *(s.this if isinstance(s, exp.Join) else s for s in _steps(first)))
+                    for one in self._sources(part, queries, around)
+                ]
+            case exp.Subquery():
+                columns = self.columns_of(source.this, self._with(source, queries, around), around)
+            case exp.Lateral(this=exp.Subquery() as inner):
+                columns = self.columns_of(inner.this, queries, around)
+            case _:
+                columns = None
+        return [_Source(name, _renamed(source, columns))]
+
+    def _with(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> _Queries:
+        given = query.args.get("with_")
+        if given is None:
+            return queries
+        queries = _Queries(queries)
+        for cte in given.expressions:
+            queries[cte.alias.casefold()] = self._of_cte(cte, queries, around)
+        return queries
+
+    def _of_cte(self, cte: exp.Expr, queries: _Queries, around: _Scope | None) -> Sequence[_Column] | None:
+        return _renamed(cte, self.columns_of(cte.this, queries, around))
+
+    def columns_of(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> Sequence[_Column] | None:
+        """The columns of a query's result; None where a part of them is not known."""
+        queries = self._with(query, queries, around)
+        match query:
+            case exp.SetOperation() | exp.Subquery():
+                return self.columns_of(query.this, queries, around)
+            case exp.Select():
+                return self._columns_of_select(query, queries, around)
+        return None
+
+    def _columns_of_select(
+        self, select: exp.Select, queries: _Queries, around: _Scope | None
+    ) -> Sequence[_Column] | None:
+        scope = self._scope(select, queries, around)
+        fields = tuple(Field(c.name, c.type) for source in scope.sources for c in source.columns or ())
+        types = Types(fields, self._catalog.function)
+        columns: list[_Column] = []
+        is_plain = self._keeps_time(select, queries, around)
+        for expression in select.expressions:
+            if expression.is_star:
+                table = expression.table.casefold() if isinstance(expression, exp.Column) else ""
+                for source in scope.sources:
+                    if table in ("", source.name.casefold()):
+                        if source.columns is None:
+                            return None
+                        columns += source.columns
+                continue
+            value = expression.unalias()
+            column = scope.column(value)
+            time = column.time if column is not None and is_plain else None
+            if isinstance(value, exp.Anonymous) and value.name.upper() == "PROCTIME":
+                time = TimeDomain.PROCESSING
+            kind = column.type if column is not None else types.of(value)
+            columns.append(_Column(expression.alias_or_name, kind, time))
+        return columns
+
+
+# --- parts of syntax ------------------------------------------------------------------------------------------
+
+
+def _parts(select: exp.Select, key: str) -> list[exp.Expr]:
+    """The expressions of a clause: the condition of WHERE, HAVING and QUALIFY, the keys of GROUP BY."""
+    clause = select.args.get(key)
+    if clause is None:
+        return []
+    return list(clause.expressions) if isinstance(clause, exp.Group) else [clause.this]
+
+
+def _has_subqueries(select: exp.Select) -> bool:
+    """Whether the SELECT is joined with subqueries of its expressions."""
+    parts = [*select.expressions, *(part for key in ("where", "qualify") for part in _parts(select, key))]
+    return any(has_subquery(part) for part in parts)
+
+
+def _is_equality(pair: exp.Expr) -> bool:
+    """Whether a condition says that a value of one side is equal to one of the other; columns begin with their side."""
+    if not isinstance(pair, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [{column.name[0] for column in value.find_all(exp.Column)} for value in (pair.left, pair.right)]
+    return sides in ([{"0"}, {"1"}], [{"1"}, {"0"}])
+
+
+def _sides_of_subquery(condition: exp.Expr, left: _Scope, both: _Scope) -> set[int]:
+    """The sides of a join that a condition with a subquery reads; in the subquery only by the names of tables."""
+    outside = list(_columns(condition))
+    inside = (column for column in condition.find_all(exp.Column) if column.table)
+    read = [column for column in (*outside, *inside) if both.owner(column) is not None]
+    return {0 if left.owner(column) is not None else 1 for column in read}
+
+
+def _bounds_times(conditions: Sequence[exp.Expr], scope: _Scope) -> bool:
+    """Whether conditions compare times of two tables, on both sides."""
+    operators: set[type[exp.Expr]] = set()
+    for condition in conditions:
+        owners = {
+            id(scope.owner(column))
+            for column in _columns(condition)
+            if (named := scope.column(column)) is not None and named.time is not None
+        }
+        if len(owners) > 1:
+            operators.add(type(condition.unnest()))
+    return bool(operators & {exp.Between, exp.EQ}) or len(operators) > 1
+
+
+def _steps(*owners: exp.Expr) -> list[exp.Expr]:
+    """The joins and lateral views behind the first table of FROM."""
+    return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
+
+
+def _windows(expression: exp.Expr) -> list[exp.Expr]:
+    """The calls with OVER of an expression, but for those of its subqueries."""
+    nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window))
+    return [node for node in nodes if isinstance(node, exp.Window)]
+
+
+def _specification(window: exp.Expr, select: exp.Select) -> exp.Expr:
+    """The parentheses behind OVER, or those that WINDOW defines under a name."""
+    alias = window.args.get("alias")
+    if alias is None:
+        return window
+    defined = (w for w in select.args.get("windows") or () if w.name.casefold() == alias.name.casefold())
+    return next(defined, window)
+
+
+def _word(node: exp.Expr, key: str) -> str:
+    return str(node.args.get(key)).upper()
+
+
+def _is_endless(frame: exp.Expr) -> bool:
+    return (_word(frame, "end"), _word(frame, "end_side")) == ("UNBOUNDED", "FOLLOWING")
+
+
+def _takes_rows_of_left(join: exp.Join) -> bool:
+    """Whether it is JOIN, CROSS JOIN or LEFT JOIN … ON TRUE."""
+    condition = join.args.get("on")
+    is_true = condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+    kinds = ("", "CROSS", "INNER", "OUTER")
+    return is_true and join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
+
+
+def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
+    """The columns that an expression reads outside of its subqueries."""
+    nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
+    return (node for node in nodes if isinstance(node, exp.Column))
+
+
+def _null_is_false(node: exp.Expr) -> bool:
+    """Whether NULL has the same effect as FALSE: below AND and OR alone, up to WHERE."""
+    around = node.parent
+    while isinstance(around, exp.And | exp.Or | exp.Paren):
+        around = around.parent
+    return isinstance(around, exp.Where) or around is None
+
+
+def _is_key(condition: exp.Expr, inside: _Scope) -> bool:
+    """Whether a condition reads the query around alone, or says that a value of each is equal."""
+    plain = condition.unnest()
+    if all(inside.is_outer(column) for column in plain.find_all(exp.Column)):
+        return True
+    if not isinstance(plain, exp.EQ | exp.NullSafeEQ):
+        return False
+    reads = [{inside.is_outer(column) for column in side.find_all(exp.Column)} for side in (plain.left, plain.right)]
+    return {True} in reads and {False} in reads
+
+
+def _may_read(select: exp.Select, aggregates: bool) -> bool:
+    """Whether a subquery of this form may read the query around it."""
+    group = select.args.get("group")
+    if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
+        return False
+    if select.args.get("having") and not group:
+        return False
+    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+    return not (aggregates and sets)
+
+
+def _renamed(source: exp.Expr, columns: Sequence[_Column] | None) -> Sequence[_Column] | None:
+    """The columns under the names that the alias gives them."""
+    alias = source.args.get("alias")
+    names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if not names:
+        return columns
+    if columns is None or len(columns) != len(names):
+        return [_Column(name) for name in names]
+    return [column._replace(name=name) for name, column in zip(names, columns, strict=True)]

@@ -1,0 +1,1 @@
+"""Expressions over columns that kernels evaluate: conditions of joins, patterns and lookups."""

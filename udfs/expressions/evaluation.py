@@ -1,0 +1,194 @@
+"""Evaluates expressions over Arrow columns, all rows at once.
+
+Values are compared as Spark compares them: NaN equals NaN and is greater than all numbers, -0.0 equals 0.0, strings are
+in the order of their bytes, FALSE is less than TRUE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.types import DataType
+from sqlstream.udfs.expressions.tree import (
+    Absolute,
+    And,
+    Arithmetic,
+    Chosen,
+    Coalesced,
+    Column,
+    Compared,
+    Comparison,
+    Computed,
+    Constant,
+    Converted,
+    Expression,
+    IsNull,
+    Negated,
+    Not,
+    OneOf,
+    Or,
+)
+
+Columns = Mapping[Column, pa.Array]
+"""The values of the columns that an expression reads, all of one length."""
+
+
+def value(expression: Expression, columns: Columns) -> pa.Array:
+    """The value in each row; BOOLEAN for conditions, NULL where they are unknown."""
+    evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
+    return evaluate(expression, columns)
+
+
+def is_true(condition: Expression, columns: Columns) -> npt.NDArray[np.bool_]:
+    """Whether the condition is true, neither false nor unknown, in each row."""
+    return np.asarray(pc.fill_null(value(condition, columns), False))
+
+
+# --- logic ----------------------------------------------------------------------------------------------------
+
+
+def _column(column: Column, columns: Columns) -> pa.Array:
+    return columns[column]
+
+
+def _constant(constant: Constant, columns: Columns) -> pa.Scalar:
+    return pa.scalar(constant.value, _arrow(constant.type))
+
+
+def _is_null(expression: IsNull, columns: Columns) -> pa.Array:
+    return value(expression.part, columns).is_null()
+
+
+def _not(expression: Not, columns: Columns) -> pa.Array:
+    return pc.invert(value(expression.part, columns))
+
+
+def _and(expression: And, columns: Columns) -> pa.Array:
+    return reduce(pc.and_kleene, (value(condition, columns) for condition in expression.conditions))
+
+
+def _or(expression: Or, columns: Columns) -> pa.Array:
+    return reduce(pc.or_kleene, (value(condition, columns) for condition in expression.conditions))
+
+
+def _coalesced(expression: Coalesced, columns: Columns) -> pa.Array:
+    return pc.coalesce(*(value(part, columns) for part in expression.values))
+
+
+def _chosen(expression: Chosen, columns: Columns) -> pa.Array:
+    result = value(expression.values[-1], columns)
+    for condition, branch in reversed([*zip(expression.conditions, expression.values, strict=False)]):
+        chosen = pc.fill_null(value(condition, columns), False)
+        result = pc.if_else(chosen, value(branch, columns), result)
+    return result
+
+
+# --- comparisons ----------------------------------------------------------------------------------------------
+
+_PLAIN: dict[Comparison, Callable[[pa.Array, pa.Array], pa.Array]] = {
+    Comparison.EQUAL: pc.equal,
+    Comparison.NOT_EQUAL: pc.not_equal,
+    Comparison.LESS: pc.less,
+    Comparison.LESS_OR_EQUAL: pc.less_equal,
+    Comparison.GREATER: pc.greater,
+    Comparison.GREATER_OR_EQUAL: pc.greater_equal,
+}
+
+
+def _compared(expression: Compared, columns: Columns) -> pa.Array:
+    left, right = value(expression.left, columns), value(expression.right, columns)
+    if expression.comparison is not Comparison.NOT_DISTINCT:
+        return compared(expression.comparison, left, right)
+    equal = pc.fill_null(compared(Comparison.EQUAL, left, right), False)
+    return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
+
+
+def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
+    """Compares values of one type, NULL with nothing."""
+    if pa.types.is_boolean(left.type):
+        left, right = left.cast(pa.uint8()), right.cast(pa.uint8())
+    result = _PLAIN[comparison](left, right)
+    return _with_nan(comparison, left, right, result) if pa.types.is_floating(left.type) else result
+
+
+def _with_nan(comparison: Comparison, left: pa.Array, right: pa.Array, result: pa.Array) -> pa.Array:
+    """The result of a comparison of floating-point numbers, in which NaN is the greatest."""
+    is_nan = pc.is_nan(left), pc.is_nan(right)
+    among = pc.or_(*is_nan)
+    if not among.true_count:
+        return result
+    ranks = (flags.cast(pa.uint8()) for flags in is_nan)
+    return pc.if_else(among, _PLAIN[comparison](*ranks), result)
+
+
+def _one_of(expression: OneOf, columns: Columns) -> pa.Array:
+    return pc.is_in(value(expression.part, columns), pa.array(expression.values, _arrow(expression.type)))
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+def _converted(expression: Converted, columns: Columns) -> pa.Array:
+    given, kind = value(expression.part, columns), _arrow(expression.type)
+    return given if given.type == kind else given.cast(kind, safe=not pa.types.is_floating(kind))
+
+
+def _computed(expression: Computed, columns: Columns) -> pa.Array:
+    left, right = value(expression.left, columns), value(expression.right, columns)
+    if expression.operator in (Arithmetic.DIVIDED, Arithmetic.MODULO):
+        right = pc.if_else(pc.equal(right, pa.scalar(0, right.type)), pa.scalar(None, right.type), right)
+    match expression.operator:
+        case Arithmetic.PLUS:
+            result = pc.add(left, right)
+        case Arithmetic.MINUS:
+            result = pc.subtract(left, right)
+        case Arithmetic.TIMES:
+            result = pc.multiply(left, right)
+        case Arithmetic.DIVIDED:
+            result = pc.divide(left, right)
+        case Arithmetic.MODULO:  # has the sign of the dividend
+            result = pc.subtract(left, pc.multiply(_whole(pc.divide(left, right)), right))
+    kind = _arrow(expression.type)
+    return result if result.type == kind else result.cast(kind)
+
+
+def _whole(quotient: pa.Array) -> pa.Array:
+    return pc.trunc(quotient) if pa.types.is_floating(quotient.type) else quotient
+
+
+def _absolute(expression: Absolute, columns: Columns) -> pa.Array:
+    return pc.abs(value(expression.part, columns))
+
+
+def _negated(expression: Negated, columns: Columns) -> pa.Array:
+    return pc.negate(value(expression.part, columns))
+
+
+@cache
+def _arrow(kind: DataType) -> pa.DataType:
+    return kind.to_arrow()
+
+
+_EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
+    Absolute: _absolute,
+    And: _and,
+    Chosen: _chosen,
+    Coalesced: _coalesced,
+    Column: _column,
+    Compared: _compared,
+    Computed: _computed,
+    Constant: _constant,
+    Converted: _converted,
+    IsNull: _is_null,
+    Negated: _negated,
+    Not: _not,
+    OneOf: _one_of,
+    Or: _or,
+}

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
@@ -23,7 +23,7 @@ from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
-from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
@@ -155,7 +155,7 @@ class _Gaps(Scopes):
             match plain:
                 case exp.Exists(this=exp.Query() as query):
                     yield from self._subquery(query, scope, queries, is_set=True, lists=False)
-                case exp.In() if (listed := asked_of(plain)) is not None:
+                case exp.In() if (listed := subquery_of_in(plain)) is not None:
                     yield from self._expression(plain.this, scope, queries)
                     yield from self._subquery(listed, scope, queries, is_set=True)
                 case _:
@@ -168,7 +168,7 @@ class _Gaps(Scopes):
             case exp.Exists(this=exp.Query() as query):
                 yield from self._subquery(query, scope, queries, is_set=True, lists=False, as_value=True)
                 return
-            case exp.In() if (listed := asked_of(node)) is not None:
+            case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
                 if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
                     yield "a subquery of rows"
@@ -345,7 +345,7 @@ class _Gaps(Scopes):
                     return False
             elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:
-                    pair_condition(node_of(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
+                    pair_condition(as_expression(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
                 except BindError:
                     return False
         return True

@@ -26,7 +26,7 @@ from sqlstream.planner.binder.joins import (
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
+from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts
 from sqlstream.planner.kernel_expressions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
@@ -232,7 +232,7 @@ class _Comparison:
     @property
     def of_sides(self) -> tuple[exp.Expression, exp.Expression]:
         """The left and the right value."""
-        return node_of(self.condition.this), node_of(self.condition.expression)
+        return as_expression(self.condition.this), as_expression(self.condition.expression)
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _compared(condition: exp.Expression, sides: Sides) -> _Comparison | None:
         return None
     turned = operator(this=one.copy(), expression=other.copy())
     turned.meta.update(condition.meta)
-    return _Comparison(node_of(turned), condition)
+    return _Comparison(as_expression(turned), condition)
 
 
 def _refuse_processing_time(match: _Comparison, left: Node, right: Node) -> None:

@@ -22,8 +22,8 @@ from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import SparkText, conditions_of, spark_text
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.expressions import conjunction, node_of
-from sqlstream.planner.fields import Item, Names, field_of
+from sqlstream.planner.expressions import as_expression, conjunction
+from sqlstream.planner.fields import Item, UniqueNames, field_of
 from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
 from sqlstream.planner.rules import optimize
@@ -205,7 +205,7 @@ class Batches:
             name = batch.names[table.name]
             plan = plan_of_table(table, name, batch.query)
             rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(name)
-        text = spark_text(with_registered_functions(node_of(batch.query), runtime))
+        text = spark_text(with_registered_functions(as_expression(batch.query), runtime))
         try:
             rows = spark.sql(text.text)
             names = rows.columns
@@ -234,7 +234,7 @@ _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
     """The table of the rows once they are in the folder."""
     targets = _target_types(statement, workspace)
-    names = Names()
+    names = UniqueNames()
     columns = tuple(
         Column(names.unique(name), _stored(type_, position, targets))
         for position, (name, type_) in enumerate(analyzed.columns)

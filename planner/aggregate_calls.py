@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import call_arguments
@@ -57,26 +57,28 @@ class CallParts:
     nulls: type[exp.Expression] | None
 
     def ignoring_nulls(self, ignored: bool) -> CallParts:
+        """The parts with IGNORE NULLS, if ``ignored``."""
         return replace(self, nulls=exp.IgnoreNulls) if ignored else self
 
 
-def read_by(item: Item) -> Iterator[exp.Expression]:
+def values_read_by(item: Item) -> Iterator[exp.Expression]:
     """The values that an aggregate's kernel reads of each row: arguments, condition, ORDER BY.
 
     UnsupportedError SS395 for arguments that must be constants.
     """
-    parts = parts_of(item.expression)
+    parts = call_parts(item.expression)
     called = spark_name(parts.call)
     if called is None or kind_of(called) is None:  # a function of the user's, whose arguments are cast
         yield from (exp.cast(value.copy(), exp.DataType.Type.UNKNOWN) for value in parts.values)
     else:
         values, _ = values_and_constants(called, parts)
-        yield from prepared(called, values, binary=item.type.name == "BINARY")
+        yield from kernel_arguments(called, values, binary=item.type.name == "BINARY")
     yield from [parts.condition] if parts.condition is not None else []
-    yield from (node_of(ordered.this) for ordered in parts.order)
+    yield from (as_expression(ordered.this) for ordered in parts.order)
 
 
-def parts_of(expression: exp.Expression) -> CallParts:
+def call_parts(expression: exp.Expression) -> CallParts:
+    """The parts of a call that may stand in FILTER, WITHIN GROUP and IGNORE NULLS."""
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
     nulls: type[exp.Expression] | None = None
@@ -89,9 +91,9 @@ def parts_of(expression: exp.Expression) -> CallParts:
                 order = list(call.expression.expressions)
             case _:
                 nulls = type(call)
-        call = node_of(call.this)
+        call = as_expression(call.this)
     values: list[exp.Expression] = []
-    for argument in map(node_of, call_arguments(call)):
+    for argument in map(as_expression, call_arguments(call)):
         inner_values, inner_order = _unwrapped(argument)
         values += inner_values
         order += inner_order
@@ -102,10 +104,10 @@ def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp
     """The values of an argument, and its ORDER BY."""
     match argument:
         case exp.Distinct():
-            inner = [_unwrapped(node_of(e)) for e in argument.expressions]
+            inner = [_unwrapped(as_expression(e)) for e in argument.expressions]
             return [v for i in inner for v in i[0]], [o for i in inner for o in i[1]]
         case exp.Order():
-            return _unwrapped(node_of(argument.this))[0], list(argument.expressions)
+            return _unwrapped(as_expression(argument.this))[0], list(argument.expressions)
     return [argument], []
 
 
@@ -117,7 +119,7 @@ def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expres
         return [], ()
     count = _COLUMNS.get(called, len(parts.values))
     if called in _ORDERED_VALUE and parts.order:
-        return [node_of(parts.order[0].this)], tuple(_constant(called, v) for v in parts.values)
+        return [as_expression(parts.order[0].this)], tuple(_constant(called, v) for v in parts.values)
     if called == "percentile" and len(parts.values) > 2:
         value, percentages, *frequency = parts.values
         return [value, *frequency], (_constant(called, percentages),)
@@ -133,17 +135,17 @@ def _constant(called: str, expression: exp.Expression) -> object:
         case exp.Null():
             return None
         case exp.Array():
-            return tuple(_constant(called, node_of(e)) for e in expression.expressions)
+            return tuple(_constant(called, as_expression(e)) for e in expression.expressions)
         case exp.Paren():
-            return _constant(called, node_of(expression.this))
+            return _constant(called, as_expression(expression.this))
         case exp.Cast():
-            return _constant(called, node_of(expression.this))
+            return _constant(called, as_expression(expression.this))
     message = f'an argument of "{called}" must be a constant, not {expression.sql(dialect="spark")}'
     raise UnsupportedError(NOT_EXECUTED, message, hint="Write it as a literal.")
 
 
-def prepared(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
-    """The arguments as the kernel takes them."""
+def kernel_arguments(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
+    """The arguments as the kernel reads them."""
     if called in _TEXTS and not binary:
         return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
     if called == "approx_count_distinct":

@@ -19,7 +19,7 @@ from sqlstream.planner.properties import Kinds, changelog_text
 NodeT = TypeVar("NodeT", bound=Node)
 
 
-def not_taken(node: Node) -> Iterator[tuple[int, Kinds]]:
+def rejected_kinds(node: Node) -> Iterator[tuple[int, Kinds]]:
     """The inputs of a node, as ports, that have kinds of rows which it does not take."""
     for port, below in enumerate(node.inputs):
         kinds = below.changelog_mode - node.accepted_kinds(port)
@@ -27,11 +27,11 @@ def not_taken(node: Node) -> Iterator[tuple[int, Kinds]]:
             yield port, kinds
 
 
-def maker_of(node: Node, kinds: Kinds) -> Node:
+def producer_of(node: Node, kinds: Kinds) -> Node:
     """The operator or table, at or below ``node``, that makes rows of these kinds, of which ``node`` has some."""
     for below in node.inputs:
         if below.changelog_mode & kinds:
-            return maker_of(below, kinds)
+            return producer_of(below, kinds)
     return node
 
 
@@ -39,7 +39,7 @@ def with_final_rows(node: NodeT) -> NodeT:
     """The node, over inputs that emit each row once it is final, where it wants inserts only and they can."""
     inputs = list(node.inputs)
     changing = (port for port, below in enumerate(inputs) if below.changelog_mode != APPEND_ONLY)
-    for port in changing if node.prefers_inserts else [port for port, _ in not_taken(node)]:
+    for port in changing if node.prefers_inserts else [port for port, _ in rejected_kinds(node)]:
         final = inputs[port].append_only_variant()
         if final is not None and final.changelog_mode <= node.accepted_kinds(port):
             inputs[port] = final
@@ -48,7 +48,7 @@ def with_final_rows(node: NodeT) -> NodeT:
     return final_node
 
 
-def drops_before(node: Node, above: bool) -> bool:
+def drops_update_before(node: Node, above: bool) -> bool:
     """True where -U is dropped right above a node that makes it; ``above``: somebody above needs it."""
     if above or RowKind.UPDATE_BEFORE not in node.changelog_mode:
         return False
@@ -90,13 +90,13 @@ class Changes:
 def changes_of(node: Node, above: bool = False) -> Changes:
     """The nodes of a plan with what their rows are, as the physical plan runs them."""
     inputs = tuple(changes_of(below, node.reads_update_before(above, port)) for port, below in enumerate(node.inputs))
-    drops = drops_before(node, above)
+    drops = drops_update_before(node, above)
     own = not inputs or node.keeps_state or node.changes_row_kinds
     kinds = node.changelog_mode if own else frozenset().union(*(below.kinds for below in inputs))
     return Changes(node, kinds - {RowKind.UPDATE_BEFORE} if drops else kinds, drops, inputs)
 
 
-def changes_told(changes: Changes) -> Iterator[str]:
+def changelog_texts(changes: Changes) -> Iterator[str]:
     """What happens to changes at a node, in a few words."""
     if changes.drops:
         yield "-U dropped"

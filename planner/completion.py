@@ -24,6 +24,8 @@ from sqlstream.types import DataType
 
 
 class SuggestionKind(Enum):
+    """What a suggestion stands for."""
+
     COLUMN = "column"
     TABLE = "table"
     FUNCTION = "function"
@@ -63,13 +65,17 @@ class Vocabulary(Protocol):
     """What there is to choose from."""
 
     @property
-    def catalog(self) -> Catalog: ...
+    def catalog(self) -> Catalog:
+        """The catalog whose names are suggested."""
+        ...
 
     def settings(self) -> Mapping[str, Known]:
         """The keys of SET."""
         ...
 
-    def connectors(self) -> Sequence[str]: ...
+    def connectors(self) -> Sequence[str]:
+        """The names of the connectors."""
+        ...
 
     def options(self, connector: str) -> Mapping[str, Known]:
         """The keys of WITH of a table with the connector; empty where there is no such connector."""
@@ -242,6 +248,7 @@ class Scope:
         return cls(named, ctes, catalog, derived)
 
     def relations(self) -> Iterator[Candidate]:
+        """The tables and views that a query may name."""
         yield from ((quote_name(name), SuggestionKind.TABLE, "WITH") for name in self.ctes)
         names = self.catalog.relation_names()
         for name in names:
@@ -249,6 +256,7 @@ class Scope:
             yield quote_name(name), SuggestionKind.TABLE, "view" if is_view else "table" if len(names) <= _MANY else ""
 
     def columns_of(self, alias: str) -> Iterator[Candidate]:
+        """The columns of a table, view or query of WITH."""
         for name in self.sources:
             if name.casefold() == alias.casefold():
                 yield from self._columns_of(name)
@@ -260,6 +268,7 @@ class Scope:
         return named if columns else _columns(self.sources[alias], self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
+        """The columns that an expression may name."""
         by_alias = {alias: [*self._columns_of(alias)] for alias in self.sources}
         for columns in by_alias.values():
             yield from columns

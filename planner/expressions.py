@@ -21,7 +21,7 @@ _VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.v
 """Functions that give another result at every call."""
 
 
-def node_of(expression: exp.Expr) -> exp.Expression:
+def as_expression(expression: exp.Expr) -> exp.Expression:
     """sqlglot annotates operands with a mixin of its nodes; each is an Expression."""
     assert isinstance(expression, exp.Expression)
     return expression
@@ -39,7 +39,7 @@ def own_expressions(select: exp.Select) -> Iterator[exp.Expr]:
     return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
 
 
-def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """A copy of the node whose children are what ``change`` makes of its own; types are copied.
 
     All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
@@ -74,12 +74,12 @@ def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp
 
     def change(node: exp.Expr) -> exp.Expr:
         changed = rule(node)
-        return changed if changed is not node else over_children(node, change)
+        return changed if changed is not node else with_children_changed(node, change)
 
     return change(expression)
 
 
-def fitted(value: exp.Expression) -> exp.Expression:
+def parenthesized(value: exp.Expression) -> exp.Expression:
     """The expression in place of a field: in parentheses unless it is a name or a call."""
     return exp.Paren(this=value) if isinstance(value, (exp.Binary, exp.Unary, exp.Between, exp.In)) else value
 
@@ -90,9 +90,9 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
-        return fitted(values[node.name].copy())
+        return parenthesized(values[node.name].copy())
 
-    return node_of(rewritten(expression, value))
+    return as_expression(rewritten(expression, value))
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
@@ -106,7 +106,7 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
             case exp.Paren(this=exp.And() as inner):
                 waiting.append(inner)
             case operand:
-                operands.append(node_of(operand))
+                operands.append(as_expression(operand))
     return operands
 
 
@@ -114,7 +114,7 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
     """AND of one or more conditions, as the parser makes it of them."""
     if len(conditions) == 1:
         return conditions[0]
-    return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
+    return as_expression(balanced(exp.And, [_operand(c) for c in conditions]))
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
@@ -131,7 +131,7 @@ def has_subquery(expression: exp.Expr) -> bool:
     return expression.find(exp.Query, exp.Values) is not None
 
 
-def asked_of(node: exp.In) -> exp.Expr | None:
+def subquery_of_in(node: exp.In) -> exp.Expr | None:
     """The subquery of IN, as a part of which the parser lists VALUES; None where it compares with values alone."""
     listed = node.expressions
     return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
@@ -196,7 +196,7 @@ _COMPARISONS = {
 
 def folded(expression: exp.Expr) -> exp.Expression:
     """A copy with constant parts computed."""
-    return node_of(_fold(over_children(expression, folded)))
+    return as_expression(_fold(with_children_changed(expression, folded)))
 
 
 def _fold(node: exp.Expr) -> exp.Expr:
@@ -259,4 +259,5 @@ def _integer(node: exp.Expr) -> int | None:
 
 
 def is_boolean(node: exp.Expr, value: bool) -> bool:
+    """True for the literal TRUE or FALSE that is this ``value``."""
     return isinstance(node, exp.Boolean) and node.this is value

@@ -26,13 +26,14 @@ from sqlstream.types import DataType
 _PLAIN = re.compile(r"[A-Za-z]\w*")
 
 
-class Names:
-    """Gives every wish a name that no other field has: ``id``, ``id_1``, ``id_2``."""
+class UniqueNames:
+    """Makes names that no other field has: ``id``, ``id_1``, ``id_2``."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = {name.casefold() for name in used}
 
     def unique(self, wish: str) -> str:
+        """``wish``, or a name made of it that is not used yet."""
         name, count = wish, 0
         while name.casefold() in self._used:
             count += 1

@@ -1,8 +1,6 @@
 """When windows fire, what they evict and what becomes of late rows: bound and frozen, part of window nodes.
 
-Expressions name fields of the window node's input. Times in milliseconds. Triggers say what they are in the words of
-the dialect (``text``) and when a window first fires (``first_firing_text``), for example ``with the 10th row of a
-window``.
+Expressions name fields of the window node's input. Times in milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +19,22 @@ from sqlstream.planner.expressions import columns_of, sql
 
 
 @dataclass(frozen=True)
-class SimpleTrigger:
+class BaseTrigger:
+    """Base of all triggers."""
+
+    @property
+    def text(self) -> str:
+        """The trigger in the words of the dialect: ``EVERY 10 rows OR AFTER WATERMARK``."""
+        raise NotImplementedError
+
+    @property
+    def first_firing_text(self) -> str:
+        """When the trigger first fires: ``with the 10th row of a window``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SimpleTrigger(BaseTrigger):
     """Base of triggers that are not made of others."""
 
     @property
@@ -227,7 +240,7 @@ class UserTrigger(SimpleTrigger):
 
 
 @dataclass(frozen=True)
-class Purging:
+class Purging(BaseTrigger):
     """The window's state is cleared when ``inner`` fires."""
 
     inner: Trigger
@@ -250,7 +263,7 @@ class Combinator(Enum):
 
 
 @dataclass(frozen=True)
-class Combined:
+class Combined(BaseTrigger):
     """Two triggers: one of them, both, or one after the other."""
 
     combinator: Combinator
@@ -305,8 +318,18 @@ class Accumulation(Enum):
 
 
 @dataclass(frozen=True)
-class KeepRows:
-    """The newest ``count`` rows stay."""
+class BaseEvictor:
+    """Base of all evictors."""
+
+    @property
+    def text(self) -> str:
+        """The evictor in the words of the dialect: ``KEEP LAST 10 rows``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class KeepRows(BaseEvictor):
+    """Keeps the newest ``count`` rows."""
 
     count: int
 
@@ -316,8 +339,8 @@ class KeepRows:
 
 
 @dataclass(frozen=True)
-class KeepInterval:
-    """Rows less than ``interval_ms`` older than the newest stay."""
+class KeepInterval(BaseEvictor):
+    """Keeps rows less than ``interval_ms`` older than the newest."""
 
     interval_ms: int
 
@@ -327,7 +350,7 @@ class KeepInterval:
 
 
 @dataclass(frozen=True)
-class EvictDelta:
+class EvictDelta(BaseEvictor):
     """A row leaves when the last row's value minus its own reaches the threshold."""
 
     value: exp.Expression
@@ -340,7 +363,7 @@ class EvictDelta:
 
 
 @dataclass(frozen=True)
-class UserEvictor:
+class UserEvictor(BaseEvictor):
     """A Python class decides which rows leave."""
 
     call: PythonCall
@@ -359,6 +382,7 @@ class Eviction:
 
     @property
     def text(self) -> str:
+        """The clause EVICT."""
         return f"EVICT {'AFTER' if self.after else 'BEFORE'} {self.evictor.text}"
 
 
@@ -391,6 +415,7 @@ class LateData:
 
     @property
     def text(self) -> str:
+        """The clause LATE DATA."""
         allow = f" ALLOW {readable(self.allow_ms)}" if self.allow_ms else ""
         to = f" {self.table.name}" if self.action is LateAction.TO and self.table else ""
         return f"LATE DATA{allow} {self.action.value}{to}"

@@ -15,10 +15,10 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.expressions import columns_of, conjuncts, is_repeatable, node_of, substituted
+from sqlstream.planner.expressions import as_expression, columns_of, conjuncts, is_repeatable, substituted
 from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.type_inference import Types, call_arguments
@@ -186,7 +186,7 @@ class _PairCompiler(_Compiler):
         _require_repeatable(value)
         side = self._side_of(value)
         assert side is not None, "the value reads one side"
-        computed = node_of(value) if kind is None else exp.Cast(this=node_of(value), to=kind.to_sqlglot())
+        computed = as_expression(value) if kind is None else exp.Cast(this=as_expression(value), to=kind.to_sqlglot())
         columns = self.columns[side]
         name = next((n for n, e in columns.items() if e == computed), f"__operand_{len(columns)}")
         columns[name] = computed
@@ -315,7 +315,7 @@ class _MatchCompiler(_Compiler):
 
     def value(self, whole: exp.Expr, kind: DataType | None = None) -> Expression:
         """``kind``: what it is converted to."""
-        node = node_of(whole.unnest())
+        node = as_expression(whole.unnest())
         own, row = self._types.of(node), self._row_of(node)
         differs = kind is not None and own != kind and not own.is_unknown
         if row is not None:

@@ -46,7 +46,7 @@ def _sources(text: str, columns: dict[str, tuple[str, str]]) -> tuple[str, ...]:
 
 
 def _longest(word: str, columns: dict[str, tuple[str, str]]) -> str | None:
-    """The column that a dotted word begins with: what stands behind it are members."""
+    """The column that a dotted word begins with: what follows it are members."""
     word = word.replace("`", "")
     while word:
         if word in columns:

@@ -168,6 +168,8 @@ class AssignTime(Unary):
 
 @dataclass(frozen=True)
 class Project(Unary):
+    """For each row the values of the ``items``."""
+
     items: tuple[Item, ...]
 
     @cached_property
@@ -234,7 +236,7 @@ class Project(Unary):
         return replace(self, items=tuple(item.with_constants_folded() for item in self.items))
 
     def pruned(self, required: FieldNames) -> Node:
-        # Rows are counted by what is left, so one column stays.
+        # At least one column remains, because rows are counted by it.
         items = tuple(i for i in self.items if i.name in required) or self.items[:1]
         needed = frozenset().union(*(columns_of(i.expression) for i in items))
         return replace(self, items=items, input=self.input.pruned(needed))
@@ -266,6 +268,8 @@ class Project(Unary):
 
 @dataclass(frozen=True)
 class Filter(Unary):
+    """The rows for which the ``condition`` is true."""
+
     condition: exp.Expression
 
     def append_only_variant(self) -> Node | None:
@@ -278,7 +282,7 @@ class Filter(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """Where a row is updated out of the filter, -U is all that comes of it; but for keys, which stay."""
+        """Of a row that no longer meets the condition after an update only -U passes. Keys do not change in updates."""
         return above or not self.input.is_in_upsert_key(columns_of(self.condition))
 
     def describe(self) -> str:
@@ -384,7 +388,7 @@ class Correlate(Unary):
         return None if below is None else self.with_inputs((below,))
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """As many rows, or for the same keys, come of an updated row as of the one before only by chance."""
+        """An updated row may give other rows, and another number of them, than the row before."""
         return True
 
     def describe(self) -> str:

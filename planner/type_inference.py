@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.functions.catalogue import result_type
-from sqlstream.functions.coercion import as_decimal, common_type, precision_and_scale, wider
+from sqlstream.functions.result_types import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.grammar.json_calls import JsonCall, PathInto
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function

@@ -50,7 +50,7 @@ class BaseWindow:
 
     @property
     def fields_read(self) -> set[str]:
-        """The fields that the window reads of each row, beside its time."""
+        """The fields that the window reads of each row, apart from its time."""
         return set().union(*map(columns_of, self.expressions))
 
     def renamed(self, names: Mapping[str, str]) -> Self:
@@ -310,9 +310,11 @@ class WindowColumns:
 
     @property
     def names(self) -> frozenset[str]:
+        """The three names."""
         return frozenset({self.start, self.end, self.time})
 
     def fields(self, domain: TimeDomain | None) -> Schema:
+        """The three fields; ``time`` is a time attribute of the ``domain``, if that is given."""
         return (
             Field(self.start, TIMESTAMP, False),
             Field(self.end, TIMESTAMP, False),

@@ -122,12 +122,15 @@ class Query:
         return Rows(self.columns, self.types).to_arrow()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples, once the query has ended. ExecutionError SS480 where it never will."""
         return self.rows().fetchall()
 
     def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table, once the query has ended. ExecutionError SS480 where it never will."""
         return self.rows().to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
+        """All rows as a DataFrame, once the query has ended. ExecutionError SS480 where it never will."""
         return self.rows().to_pandas()
 
     def show(self, count: int = SHOWN) -> None:
@@ -137,6 +140,7 @@ class Query:
         sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
 
     def stop(self) -> None:
+        """Stop the query."""
         self.job.stop()
 
     def __enter__(self) -> Query:

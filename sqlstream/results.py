@@ -62,6 +62,7 @@ class Rows:
 
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Rows:
+        """Rows of an Arrow table."""
         return cls(tuple(table.column_names), tuple(from_arrow(f.type) for f in table.schema), (), table)
 
     @cached_property
@@ -83,9 +84,10 @@ class Rows:
         return len(self._rows) if self._table is None else int(self._table.num_rows)
 
     def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
         if self._table is not None:
             return self._table
-        import pyarrow as pa
+        import pyarrow as pa  # here and below: statements without rows of Arrow start without it
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
         arrays = [pa.array(values, type_.to_arrow()) for values, type_ in zip(columns, self.types, strict=True)]

@@ -47,17 +47,23 @@ class ControlledJob(Protocol):
     """A job of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the job."""
+        ...
 
     @property
-    def record(self) -> JobRecord: ...
+    def record(self) -> JobRecord:
+        """The record of the job, as it was last read."""
+        ...
 
     def record_now(self) -> JobRecord:
         """The record, read again."""
         ...
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The id of the job, which no other job has."""
+        ...
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
@@ -89,6 +95,7 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The rows of a scan, as a streaming DataFrame, or a finished one where the environment says so."""
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
             return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
@@ -96,7 +103,7 @@ class SessionSources:
 
     def _whole(self, scan: Scan) -> DataFrame:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
-        from sqlstream.planner.lowering.stateless import whole_table
+        from sqlstream.planner.lowering.stateless import whole_table  # loads PySpark
 
         kind, table = lookup_connector(scan.table.connector), scan.table
         types = {c.name: c.type for c in table.physical_columns}
@@ -108,28 +115,33 @@ class SessionSources:
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
+        """Whether tasks read the files of the scan themselves, from a list of splits."""
         kind = connector(scan.table.connector)
         if self.environment.spark_reads or not isinstance(kind, SplitSource):
             return False
         return kind.has_file_splits(self.environment, scan.table, scan.columns)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The file splits of a scan, instead of its rows."""
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
+        """What answers the requests of a lookup."""
         if isinstance(node.source, Function):
-            from sqlstream.planner.lowering.functions import lookup_source
+            from sqlstream.planner.lowering.functions import lookup_source  # loads PySpark
 
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
         return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
+        """The function of the catalog of that name."""
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:
+        """The Python object of a function."""
         registered = self.catalog.implementation(function)
         return load(function.target) if registered is None else registered
 
@@ -184,7 +196,7 @@ class Runner:
         return job
 
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
-        from sqlstream.jobs import start_job
+        from sqlstream.jobs import start_job  # what runs jobs is loaded for the first one
         from sqlstream.jobs.checkpoints.own_files import sinks_intact
         from sqlstream.jobs.lifecycle.specification import (
             JobSpecification,
@@ -215,7 +227,7 @@ class Runner:
         self, environment: Environment, checkpoint: str, plan: Insert | StatementSet, workspace: Workspace
     ) -> Environment:
         """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
-        from sqlstream.jobs import checkpoint_exists, run_of
+        from sqlstream.jobs import checkpoint_exists, run_of  # what runs jobs is loaded for the first one
         from sqlstream.jobs.checkpoints.own_files import require_sinks_intact
         from sqlstream.jobs.checkpoints.storage import storage_at
         from sqlstream.jobs.records.history import last_begun, last_committed
@@ -236,7 +248,7 @@ class Runner:
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
-        from sqlstream.jobs import checkpoint_exists
+        from sqlstream.jobs import checkpoint_exists  # what runs jobs is loaded for the first one
 
         given = settings["pipeline.name"]
         name = self.folders.job_name(_default_name(plan) if given is None else JobName(given, given))
@@ -291,7 +303,7 @@ class Runner:
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
-        from sqlstream.jobs.lifecycle.results import with_kind_first
+        from sqlstream.jobs.lifecycle.results import with_kind_first  # loads PySpark
         from sqlstream.planner.lowering import lower
 
         require_sources(plan)
@@ -307,7 +319,7 @@ class Runner:
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
         """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
-        from sqlstream.jobs import JobRuntime
+        from sqlstream.jobs import JobRuntime  # what runs jobs is loaded for the first one
         from sqlstream.jobs.checkpoints.control import ControlRows
         from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
         from sqlstream.jobs.checkpoints.storage import storage_at
@@ -329,6 +341,7 @@ class Runner:
         return Environment(spark, self.folders.root, spark_reads=by_spark)
 
     def close(self) -> None:
+        """Stop the jobs and remove the folders of the session."""
         for job in self.jobs:
             job.stop()
         self.spark.release()

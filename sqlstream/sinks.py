@@ -13,7 +13,7 @@ from sqlstream.connectors.connector import INSERTS_ONLY
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
-from sqlstream.planner.changes import is_upsert, maker_of, not_taken
+from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.properties import changelog_text
@@ -184,8 +184,8 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
     collide on the PRIMARY KEY and must not (``collide`` is False).
     """
     table = plan.table
-    for _, kinds in not_taken(plan):
-        maker = maker_of(plan.input, kinds)
+    for _, kinds in rejected_kinds(plan):
+        maker = producer_of(plan.input, kinds)
         takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
         message = f'table "{table.name}" takes {takes}, and the query updates its results'
         detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."
@@ -213,7 +213,8 @@ def may_collide(plan: Insert) -> bool:
 
 
 def _hint(plan: Insert, instead: str | None) -> str:
-    return f"{_sentence(', or '.join(_ways(plan.table, instead)))}."
+    ways = ", or ".join(_ways(plan.table, instead))
+    return f"{ways[0].upper()}{ways[1:]}."
 
 
 def _ways(table: Table, instead: str | None) -> Iterator[str]:
@@ -233,7 +234,3 @@ def _would_replace(table: Table) -> bool:
     """Whether the table would take changes if it had a PRIMARY KEY."""
     keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
     return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"

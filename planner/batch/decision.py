@@ -105,10 +105,12 @@ class Way:
 
     @property
     def may_be_batch(self) -> bool:
+        """Whether nothing prevents a batch."""
         return self.unbounded is None and self.clause is None and self.changing is None
 
     @property
     def why(self) -> str:
+        """The reason for the decision, for EXPLAIN."""
         if self.unbounded is not None:
             return f'table "{self.unbounded.table.name}" has no end'
         if self.clause is not None:

@@ -20,7 +20,7 @@ from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.expressions import conjuncts, has_subquery, is_repeatable, node_of, over_children
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, with_children_changed
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.suggestions import did_you_mean
 
@@ -74,12 +74,12 @@ class _Resolver:
         for cte in given.expressions:
             name = cte.alias.casefold()
             inside = names | {name} if given.args.get("recursive") else names
-            changed.append("expressions", over_children(cte, partial(self.resolved, names=inside)))
+            changed.append("expressions", with_children_changed(cte, partial(self.resolved, names=inside)))
             names = names | {name}
         return self._of(node, lambda child: changed if child is given else self.resolved(child, names), names)
 
     def _of(self, node: exp.Expr, change: Callable[[exp.Expr], exp.Expr], names: frozenset[str]) -> exp.Expr:
-        copy = over_children(node, change)
+        copy = with_children_changed(node, change)
         if self._inside:
             copy.meta[VIEW] = self._inside[-1].name
         function = table_function_of(node) if isinstance(node, exp.Table) else None
@@ -194,6 +194,6 @@ def _over(condition: exp.Expression, alias: str, columns: dict[str, str], alone:
             return None
         field = field_of(columns[column.name.casefold()])
         if column is copy:
-            return node_of(field)
+            return as_expression(field)
         column.replace(field)
-    return node_of(copy)
+    return as_expression(copy)

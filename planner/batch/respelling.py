@@ -25,7 +25,7 @@ from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS,
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.expressions import asked_of, conjuncts, over_children
+from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.type_inference import Types
@@ -46,6 +46,7 @@ class Nearest:
 
 
 def is_asof(join: exp.Expr) -> bool:
+    """Whether an expression is an ASOF JOIN."""
     return isinstance(join, exp.Join) and join.text("method").upper() == "ASOF"
 
 
@@ -113,9 +114,11 @@ class Unnested:
         self._known_sources: dict[int, tuple[exp.Select, tuple[exp.Expr, ...]]] = {}
 
     def type_of_argument(self, unnest: exp.Unnest) -> DataType:
+        """The type of the value that is unnested; UNKNOWN where only Spark knows it."""
         return self.type_of(unnest.expressions[0])
 
     def type_of(self, expression: exp.Expr) -> DataType:
+        """The type of an expression in the query; UNKNOWN where only Spark knows it."""
         names = {column.name: self._column(column) for column in expression.find_all(exp.Column)}
         return Types(tuple(Field(name, kind) for name, kind in names.items())).of(expression)
 
@@ -263,7 +266,7 @@ class _Respelling:
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":
                 return _epoch(self.of(node.expression))
-            case exp.In() if isinstance(values := asked_of(node), exp.Values):
+            case exp.In() if isinstance(values := subquery_of_in(node), exp.Values):
                 # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
                 query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))
                 return exp.In(this=self.of(node.this), query=_in_parentheses(query))
@@ -280,7 +283,7 @@ class _Respelling:
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
 
     def _other(self, node: exp.Expr) -> exp.Expr:
-        copy = over_children(node, self.of)
+        copy = with_children_changed(node, self.of)
         if isinstance(node, exp.Select):
             hint = node.args.get("hint")
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
@@ -297,13 +300,13 @@ class _Respelling:
     def _aggregate(self, call: exp.Expr) -> exp.Expr:
         """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
         plain = _plain(call)
-        copy = over_children(plain, self.of)
+        copy = with_children_changed(plain, self.of)
         wrappers: list[exp.Expr] = []
         while isinstance(call, AGGREGATE_WRAPPERS):
             wrappers.append(call)
             call = call.this
         for wrapper in reversed(wrappers):
-            copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
+            copy = with_children_changed(wrapper, partial(self._around, wrapper.this, copy))
         told = any(isinstance(told_by, NULL_TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
         return with_null_treatment(copy, self._context) if told or spark_name(plain) in NULL_DEFAULTS else copy
 
@@ -317,9 +320,9 @@ class _Respelling:
         right = join.this
         generator = self._generator(right) if isinstance(right, exp.Unnest | exp.Lateral) else None
         if generator is None:
-            return over_children(join, self.of)
+            return with_children_changed(join, self.of)
         lateral = exp.Lateral(this=generator)
-        copy = over_children(join, lambda child: lateral if child is right else self.of(child))
+        copy = with_children_changed(join, lambda child: lateral if child is right else self.of(child))
         if self._is_of_map(right) and _keeps_or_drops(join) and isinstance(generator.this, exp.Anonymous):
             # Spark reads a MAP of the left side in a CROSS JOIN only, where …_OUTER keeps rows without entries.
             if join.side:
@@ -337,7 +340,7 @@ class _Respelling:
         if nearest(join) is None:
             message = "ASOF JOIN does not tell which of the values that it compares is of the right side"
             self._context.wrong(NO_COMPARISON, message, join, _NAME_THE_SIDES)
-            return over_children(join, self.of)
+            return with_children_changed(join, self.of)
         named = join.this.name if isinstance(join.this, exp.Table) else ""
         conditions = [self.of(join.args[key]) for key in ("on", "match_condition") if join.args.get(key) is not None]
         return as_lateral(join, self.of(join.this), conditions, self._keys.get(named, ()))

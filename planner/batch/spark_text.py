@@ -1,8 +1,7 @@
 """A query as Spark SQL reads it, and where each part of that text stands in the script.
 
-Spark tells its errors with a range of the text that it was given. While the text is printed, each part that has a place
-in the script leaves a mark before and behind itself; the marks are taken out again, and what stood between them is
-remembered.
+Spark locates errors by a range of the text that it was given. While the text is generated, each part that has a span in
+the script is enclosed in marks; then the marks are removed, and the range between them is stored with the span.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class SqlFragment:
 
 @dataclass(frozen=True)
 class SparkText:
-    """``parts`` are in no order."""
+    """The text, with the spans of its fragments in no order."""
 
     text: str
     parts: tuple[SqlFragment, ...] = ()
 
     def part_at(self, start: int, end: int) -> SqlFragment | None:
-        """The smallest part that holds the range; where none does, what is inside of it."""
+        """The smallest fragment that contains the range; where none does, the fragments inside of it."""
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
         if not inside or (holding and min(map(_width, holding)) == end - start):

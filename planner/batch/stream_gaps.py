@@ -6,31 +6,30 @@ parts; ``tests/planner/batch/test_stream_gaps.py`` compares the two over all tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
+from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside, parts_of, steps_of
 from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
-from sqlstream.planner.expressions import asked_of, conjuncts, has_subquery, node_of
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
 from sqlstream.planner.type_inference import Types, call_arguments
-from sqlstream.types import UNKNOWN, DataType
+from sqlstream.types import UNKNOWN
 from sqlstream.udfs.joins import JoinKind
 
 ORDER = "an order or a number of rows"
@@ -42,85 +41,6 @@ _SORTS = ("sort", "distribute", "cluster")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
-class _Column(NamedTuple):
-    name: str
-    type: DataType = UNKNOWN
-    time: TimeDomain | None = None
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A table of FROM under its name there; ``columns`` is None where only Spark knows them."""
-
-    name: str
-    columns: Sequence[_Column] | None
-
-    def has(self, name: str) -> bool:
-        return self.columns is None or self.find(name) is not None
-
-    def member(self, path: Sequence[str]) -> _Column | None:
-        """The member of a STRUCT that is named with its column, and maybe the table, before it."""
-        names = list(path[1:] if len(path) > 1 and path[0].casefold() == self.name.casefold() else path)
-        column = self.find(names[0]) if names else None
-        for name in names[1:]:
-            if column is None:
-                return None
-            members = (_Column(m[0], m[1]) for m in column.type.args if isinstance(m, tuple))
-            column = next((m for m in members if m.name.casefold() == name.casefold()), None)
-        return column
-
-    def find(self, name: str) -> _Column | None:
-        named = (column for column in self.columns or () if column.name.casefold() == name.casefold())
-        return next(named, None)
-
-
-@dataclass
-class _Scope:
-    """The tables of one SELECT, and the query around it."""
-
-    around: _Scope | None = None
-    sources: list[_Source] = field(default_factory=list)
-
-    def owner(self, column: exp.Column) -> _Source | None:
-        """The table that the column is of; None where it is of none, or of a query around."""
-        parts = [part.name for part in column.parts]
-        for source in self.sources:
-            if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
-                return source  # also where the name of the table has a catalog and a database before it
-        for source in self.sources:
-            path = parts[1:] if len(parts) > 1 and source.name.casefold() == parts[0].casefold() else parts
-            if source.has(path[0]) if len(path) == 1 else source.find(path[0]) is not None:  # else a member of a STRUCT
-                return source
-        return None
-
-    def level(self, column: exp.Column) -> int | None:
-        """0 for a column of this query, 1 for one of the query around it, and so on; None where no query has it."""
-        level, scope = 0, self
-        while scope.owner(column) is None:
-            if scope.around is None:
-                return None
-            level, scope = level + 1, scope.around
-        return level
-
-    def is_outer(self, column: exp.Column) -> bool:
-        """Whether a query around this one has the column, and this one does not."""
-        return bool(self.level(column))
-
-    def column(self, expression: exp.Expr) -> _Column | None:
-        """The column that an expression is, or the member of a STRUCT in one, where it is of this scope."""
-        if not isinstance(expression, exp.Column):
-            return None
-        source = self.owner(expression)
-        if source is None:
-            return None
-        column = source.find(expression.name)
-        return column if column is not None else source.member([part.name for part in expression.parts])
-
-
-class _Queries(dict[str, Sequence[_Column] | None]):
-    """The columns of the queries of WITH, by name in lower case."""
-
-
 @with_room
 def stream_gaps(
     query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
@@ -129,30 +49,27 @@ def stream_gaps(
 
     ``is_source`` says of a table whether a stream reads it, rather than looks it up.
     """
-    return frozenset(_Gaps(catalog, tables, is_source).of_query(query, _Queries(), None))
+    return frozenset(_Gaps(catalog, tables, is_source).of_query(query, Queries(), None))
 
 
-class _Gaps:
+class _Gaps(Scopes):
     def __init__(self, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]) -> None:
-        self._catalog = catalog
-        self._tables = tables
+        super().__init__(catalog, tables)
         self._is_source = is_source
 
     # --- queries ------------------------------------------------------------------------------------------------
 
-    def of_query(
-        self, query: exp.Expr, queries: _Queries, around: _Scope | None, *, sorts: bool = True
-    ) -> Iterator[str]:
+    def of_query(self, query: exp.Expr, queries: Queries, around: Scope | None, *, sorts: bool = True) -> Iterator[str]:
         """``sorts``: its ORDER BY and LIMIT have an effect."""
         given = query.args.get("with_")
         if given is not None:
             if given.args.get("recursive"):
                 yield "a recursive query"
                 return
-            queries = _Queries(queries)
+            queries = Queries(queries)
             for cte in given.expressions:
                 yield from self.of_query(cte.this, queries, around)
-                queries[cte.alias.casefold()] = self._of_cte(cte, queries, around)
+                queries[cte.alias.casefold()] = self.of_cte(cte, queries, around)
         if sorts:
             yield from self._order(query, queries, around)
         match query:
@@ -168,7 +85,7 @@ class _Gaps:
             case exp.Table():
                 yield from self.of_query(exp.select("*").from_(query.copy()), queries, around)
 
-    def _order(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> Iterator[str]:
+    def _order(self, query: exp.Expr, queries: Queries, around: Scope | None) -> Iterator[str]:
         if any(query.args.get(key) is not None for key in _SORTS):
             yield ORDER
         if not is_ordered(query):
@@ -178,9 +95,9 @@ class _Gaps:
         if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):
-            yield from (gap for by in order.expressions for gap in self._expression(by.this, _Scope(around), queries))
+            yield from (gap for by in order.expressions for gap in self._expression(by.this, Scope(around), queries))
 
-    def _is_in_time(self, query: exp.Expr, order: exp.Expr, queries: _Queries, around: _Scope | None) -> bool:
+    def _is_in_time(self, query: exp.Expr, order: exp.Expr, queries: Queries, around: Scope | None) -> bool:
         """Whether the rows are ordered by event time first, or by processing time alone, and ascending."""
         first, *ties = order.expressions
         key = first.this
@@ -193,23 +110,10 @@ class _Gaps:
         else:
             shown = next((c for c in columns or () if c.name.casefold() == key.name.casefold()), None)
             named = shown if isinstance(key, exp.Column) and not key.table else None
-            if named is None and isinstance(query, exp.Select) and self._keeps_time(query, queries, around):
-                named = self._scope(query, queries, around).column(key)
+            if named is None and isinstance(query, exp.Select) and self.keeps_time(query, queries, around):
+                named = self.scope_of(query, queries, around).column(key)
         time = named.time if named is not None else None
         return time is not None and (time is not TimeDomain.PROCESSING or not ties)
-
-    def _keeps_time(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> bool:
-        """Whether times of its tables are times of the rows of a SELECT: without groups, and joined within bounds."""
-        if select.args.get("distinct") or self._is_aggregation(select) or _has_subqueries(select):
-            return False
-        start = select.args.get("from_")
-        steps = _steps(start.this, select) if start is not None else []
-        joins = [
-            step for step in steps if isinstance(step, exp.Join) and not isinstance(step.this, exp.Unnest | exp.Lateral)
-        ]
-        scope = self._scope(select, queries, around)
-        where = [condition for part in _parts(select, "where") for condition in conjuncts(part)]
-        return all(_bounds_times([*conjuncts(join.args.get("on") or exp.true()), *where], scope) for join in joins)
 
     def _values(self, values: exp.Values) -> Iterator[str]:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
@@ -218,32 +122,32 @@ class _Gaps:
             kinds = [types.of(value) for value in column]
             if any(incompatible(kinds[0], kind) for kind in kinds):
                 yield "VALUES of different types"
-        yield from (gap for row in rows for value in row for gap in self._expression(value, _Scope(), _Queries()))
+        yield from (gap for row in rows for value in row for gap in self._expression(value, Scope(), Queries()))
 
     # --- SELECT -------------------------------------------------------------------------------------------------
 
-    def _select(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> Iterator[str]:
-        scope = self._scope(select, queries, around)
+    def _select(self, select: exp.Select, queries: Queries, around: Scope | None) -> Iterator[str]:
+        scope = self.scope_of(select, queries, around)
         yield from self._from(select, scope, queries)
-        shown = [*select.expressions, *_parts(select, "qualify")]
+        shown = [*select.expressions, *parts_of(select, "qualify")]
         order = select.args.get("order")
         ordered = [by.this for by in order.expressions] if order is not None else []
         windows = [window for expression in (*shown, *ordered) for window in _windows(expression)]
-        if select.args.get("windows") and not windows and self._is_aggregation(select):
+        if select.args.get("windows") and not windows and self.is_aggregation(select):
             yield "WINDOW that is not used"
         for window in windows:
             yield from self._window(window, select, scope)
         for place in ("where", "qualify", "having"):
-            for part in _parts(select, place):
+            for part in parts_of(select, place):
                 yield from self._conditions(part, scope, queries)
-        for expression in (*select.expressions, *_parts(select, "group"), *ordered):
+        for expression in (*select.expressions, *parts_of(select, "group"), *ordered):
             yield from self._expression(expression, scope, queries)
-        if any(list(_windows(part)) for place in ("where", "having", "group") for part in _parts(select, place)):
+        if any(list(_windows(part)) for place in ("where", "having", "group") for part in parts_of(select, place)):
             yield "OVER outside of the select list"
-        if any(isinstance(key.unnest(), exp.Query) for key in _parts(select, "group")):
+        if any(isinstance(key.unnest(), exp.Query) for key in parts_of(select, "group")):
             yield "GROUP BY a subquery"
 
-    def _conditions(self, whole: exp.Expr, scope: _Scope, queries: _Queries) -> Iterator[str]:
+    def _conditions(self, whole: exp.Expr, scope: Scope, queries: Queries) -> Iterator[str]:
         for condition in conjuncts(whole):
             plain = condition.unnest()
             while isinstance(plain, exp.Not):
@@ -251,20 +155,20 @@ class _Gaps:
             match plain:
                 case exp.Exists(this=exp.Query() as query):
                     yield from self._subquery(query, scope, queries, is_set=True, lists=False)
-                case exp.In() if (listed := asked_of(plain)) is not None:
+                case exp.In() if (listed := subquery_of_in(plain)) is not None:
                     yield from self._expression(plain.this, scope, queries)
                     yield from self._subquery(listed, scope, queries, is_set=True)
                 case _:
                     yield from self._expression(condition, scope, queries)
 
-    def _expression(self, expression: exp.Expr, scope: _Scope, queries: _Queries) -> Iterator[str]:
+    def _expression(self, expression: exp.Expr, scope: Scope, queries: Queries) -> Iterator[str]:
         """Of a value, with its subqueries."""
         node = spelled_out(expression)
         match node:
             case exp.Exists(this=exp.Query() as query):
                 yield from self._subquery(query, scope, queries, is_set=True, lists=False, as_value=True)
                 return
-            case exp.In() if (listed := asked_of(node)) is not None:
+            case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
                 if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
                     yield "a subquery of rows"
@@ -297,7 +201,7 @@ class _Gaps:
 
     # --- OVER ---------------------------------------------------------------------------------------------------
 
-    def _window(self, window: exp.Expr, select: exp.Select, scope: _Scope) -> Iterator[str]:
+    def _window(self, window: exp.Expr, select: exp.Select, scope: Scope) -> Iterator[str]:
         spec, call = _specification(window, select), window.this
         called = spark_name(call) or type(call).__name__.lower()
         order, frame = spec.args.get("order"), spec.args.get("spec")
@@ -329,30 +233,30 @@ class _Gaps:
 
     # --- FROM ---------------------------------------------------------------------------------------------------
 
-    def _from(self, select: exp.Select, scope: _Scope, queries: _Queries) -> Iterator[str]:
+    def _from(self, select: exp.Select, scope: Scope, queries: Queries) -> Iterator[str]:
         start = select.args.get("from_")
         if start is None:
             return
         yield from self._source(start.this, queries, scope.around, is_first=True)
-        seen = _Scope(scope.around, self._sources(start.this, queries, scope.around))
-        for step in _steps(start.this, select):
+        seen = Scope(scope.around, self.sources_of(start.this, queries, scope.around))
+        for step in steps_of(start.this, select):
             if isinstance(step, exp.Join):
                 yield from self._join(step, seen, queries)
-                seen = _Scope(seen.around, [*seen.sources, *self._sources(step.this, queries, seen)])
+                seen = Scope(seen.around, [*seen.sources, *self.sources_of(step.this, queries, seen)])
             elif has_subquery(step.this):  # of LATERAL VIEW
                 yield "a subquery of UNNEST"
 
     def _source(
-        self, source: exp.Expr, queries: _Queries, around: _Scope | None, *, is_first: bool = False
+        self, source: exp.Expr, queries: Queries, around: Scope | None, *, is_first: bool = False
     ) -> Iterator[str]:
         match source:
             case exp.Table():
                 yield from self._table(source)
-            case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
+            case exp.Subquery(this=exp.Table() as first) if not source.alias and steps_of(first):
                 joined = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first.copy()))
                 yield from self.of_query(joined, queries, around)
             case exp.Subquery():
-                yield from self.of_query(source.this, self._with(source, queries, around), around)
+                yield from self.of_query(source.this, self.with_queries(source, queries, around), around)
             case exp.Values():
                 yield from self._values(source)
             case exp.Unnest() | exp.Lateral() if is_first:
@@ -382,19 +286,11 @@ class _Gaps:
         for node in query.walk():
             if isinstance(node, exp.Group) or (isinstance(node, exp.Join) and node.text("side")):
                 return True
-            if isinstance(node, exp.Select) and self._is_aggregation(node):
+            if isinstance(node, exp.Select) and self.is_aggregation(node):
                 return True
         return False
 
-    def _is_aggregation(self, select: exp.Select) -> bool:
-        clauses = bool(select.args.get("group") or select.args.get("having"))
-        return clauses or any(map(self._aggregates, select.expressions))
-
-    def _aggregates(self, expression: exp.Expr) -> bool:
-        inside = expression.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window))
-        return any(not isinstance(n, exp.Window) and aggregate_name(n, self._catalog) is not None for n in inside)
-
-    def _join(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
+    def _join(self, join: exp.Join, left: Scope, queries: Queries) -> Iterator[str]:
         right = join.this
         match right:
             case exp.Lateral(this=exp.Subquery()):
@@ -419,17 +315,17 @@ class _Gaps:
         on = join.args.get("on")
         if on is None:
             return
-        both = _Scope(left.around, [*left.sources, *self._sources(right, queries, left)])
+        both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
         if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
             yield "a condition of rows of both sides"
 
-    def _decided(self, on: exp.Expr, left: _Scope, both: _Scope, kind: JoinKind | None) -> bool:
+    def _decided(self, on: exp.Expr, left: Scope, both: Scope, kind: JoinKind | None) -> bool:
         """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
 
         True also where it names a column that does not exist, which the binder reports.
         """
-        if any(both.owner(column) is None for column in _columns(on)):
+        if any(both.owner(column) is None for column in columns_outside(on)):
             return True
         fields: tuple[list[Field], list[Field]] = ([], [])
 
@@ -449,12 +345,12 @@ class _Gaps:
                     return False
             elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:
-                    pair_condition(node_of(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
+                    pair_condition(as_expression(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
                 except BindError:
                     return False
         return True
 
-    def _lateral(self, join: exp.Join, left: _Scope, queries: _Queries) -> Iterator[str]:
+    def _lateral(self, join: exp.Join, left: Scope, queries: Queries) -> Iterator[str]:
         select = join.this.this.unnest()
         if not _takes_rows_of_left(join):
             yield "LATERAL with a condition"
@@ -474,8 +370,8 @@ class _Gaps:
     def _subquery(
         self,
         query: exp.Expr,
-        around: _Scope,
-        queries: _Queries,
+        around: Scope,
+        queries: Queries,
         *,
         is_set: bool = False,
         lists: bool = True,
@@ -501,20 +397,20 @@ class _Gaps:
         yield from self._correlated(plain, around, queries, is_set, as_value, simple=not is_ordered_here)
 
     def _correlated(
-        self, select: exp.Select, around: _Scope, queries: _Queries, is_set: bool, as_value: bool, simple: bool
+        self, select: exp.Select, around: Scope, queries: Queries, is_set: bool, as_value: bool, simple: bool
     ) -> Iterator[str]:
         """Of columns of the query right around a subquery: its WHERE may compare them, most of all by equalities."""
-        inside = self._scope(select, self._with(select, queries, around), around)
-        conditions = [condition for where in _parts(select, "where") for condition in conjuncts(where)]
-        reading = [c for c in conditions if any(map(inside.is_outer, _columns(c)))]
+        inside = self.scope_of(select, self.with_queries(select, queries, around), around)
+        conditions = [condition for where in parts_of(select, "where") for condition in conjuncts(where)]
+        reading = [c for c in conditions if any(map(inside.is_outer, columns_outside(c)))]
         others = [child for child in select.iter_expressions() if child.arg_key not in ("where", "with_")]
-        elsewhere = any(inside.is_outer(column) for child in others for column in _columns(child))
-        far = any((inside.level(column) or 0) > 1 for condition in reading for column in _columns(condition))
+        elsewhere = any(inside.is_outer(column) for child in others for column in columns_outside(child))
+        far = any((inside.level(column) or 0) > 1 for condition in reading for column in columns_outside(condition))
         if elsewhere or far or (reading and (not simple or select.args.get("with_"))):
             yield "a subquery that reads the query around it"
         if not reading:
             return
-        aggregates = self._is_aggregation(select)
+        aggregates = self.is_aggregation(select)
         divided = aggregates or (select.args.get("distinct") is not None and not is_set)
         keyed = True
         for condition in reading:
@@ -525,114 +421,15 @@ class _Gaps:
         if (not keyed and (divided or as_value)) or not _may_read(select, aggregates):
             yield "a subquery that reads the query around it"
 
-    def _reads_around(self, query: exp.Expr, queries: _Queries, around: _Scope) -> bool:
+    def _reads_around(self, query: exp.Expr, queries: Queries, around: Scope) -> bool:
         for select in query.find_all(exp.Select):
-            scope = self._scope(select, queries, around)
-            if any(scope.is_outer(column) for child in select.iter_expressions() for column in _columns(child)):
+            scope = self.scope_of(select, queries, around)
+            if any(scope.is_outer(column) for child in select.iter_expressions() for column in columns_outside(child)):
                 return True
         return False
 
-    # --- names --------------------------------------------------------------------------------------------------
-
-    def _scope(self, select: exp.Select, queries: _Queries, around: _Scope | None) -> _Scope:
-        scope = _Scope(around)
-        start = select.args.get("from_")
-        if start is not None:
-            scope.sources += self._sources(start.this, queries, around)
-            for step in _steps(start.this, select):
-                right = step.this if isinstance(step, exp.Join) else step
-                scope.sources += self._sources(right, queries, around)
-        return scope
-
-    def _sources(self, source: exp.Expr, queries: _Queries, around: _Scope | None) -> list[_Source]:
-        name = source.alias_or_name
-        if source.args.get("pivots"):
-            return [_Source(name, None)]
-        match source:
-            case exp.Table() if isinstance(source.this, exp.Identifier) and table_function_of(source) is None:
-                table = self._tables.get(source.name)
-                if table is not None:
-                    columns: Sequence[_Column] | None = [_Column(c.name, c.type, c.time) for c in table.columns]
-                else:
-                    columns = queries.get(source.name.casefold())
-            case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
-                return [
-                    one
-                    for part in (first, *(s.this if isinstance(s, exp.Join) else s for s in _steps(first)))
-                    for one in self._sources(part, queries, around)
-                ]
-            case exp.Subquery():
-                columns = self.columns_of(source.this, self._with(source, queries, around), around)
-            case exp.Lateral(this=exp.Subquery() as inner):
-                columns = self.columns_of(inner.this, queries, around)
-            case _:
-                columns = None
-        return [_Source(name, _renamed(source, columns))]
-
-    def _with(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> _Queries:
-        given = query.args.get("with_")
-        if given is None:
-            return queries
-        queries = _Queries(queries)
-        for cte in given.expressions:
-            queries[cte.alias.casefold()] = self._of_cte(cte, queries, around)
-        return queries
-
-    def _of_cte(self, cte: exp.Expr, queries: _Queries, around: _Scope | None) -> Sequence[_Column] | None:
-        return _renamed(cte, self.columns_of(cte.this, queries, around))
-
-    def columns_of(self, query: exp.Expr, queries: _Queries, around: _Scope | None) -> Sequence[_Column] | None:
-        """The columns of a query's result; None where a part of them is not known."""
-        queries = self._with(query, queries, around)
-        match query:
-            case exp.SetOperation() | exp.Subquery():
-                return self.columns_of(query.this, queries, around)
-            case exp.Select():
-                return self._columns_of_select(query, queries, around)
-        return None
-
-    def _columns_of_select(
-        self, select: exp.Select, queries: _Queries, around: _Scope | None
-    ) -> Sequence[_Column] | None:
-        scope = self._scope(select, queries, around)
-        fields = tuple(Field(c.name, c.type) for source in scope.sources for c in source.columns or ())
-        types = Types(fields, self._catalog.function)
-        columns: list[_Column] = []
-        is_plain = self._keeps_time(select, queries, around)
-        for expression in select.expressions:
-            if expression.is_star:
-                table = expression.table.casefold() if isinstance(expression, exp.Column) else ""
-                for source in scope.sources:
-                    if table in ("", source.name.casefold()):
-                        if source.columns is None:
-                            return None
-                        columns += source.columns
-                continue
-            value = expression.unalias()
-            column = scope.column(value)
-            time = column.time if column is not None and is_plain else None
-            if isinstance(value, exp.Anonymous) and value.name.upper() == "PROCTIME":
-                time = TimeDomain.PROCESSING
-            kind = column.type if column is not None else types.of(value)
-            columns.append(_Column(expression.alias_or_name, kind, time))
-        return columns
-
 
 # --- parts of syntax ------------------------------------------------------------------------------------------
-
-
-def _parts(select: exp.Select, key: str) -> list[exp.Expr]:
-    """The expressions of a clause: the condition of WHERE, HAVING and QUALIFY, the keys of GROUP BY."""
-    clause = select.args.get(key)
-    if clause is None:
-        return []
-    return list(clause.expressions) if isinstance(clause, exp.Group) else [clause.this]
-
-
-def _has_subqueries(select: exp.Select) -> bool:
-    """Whether the SELECT is joined with subqueries of its expressions."""
-    parts = [*select.expressions, *(part for key in ("where", "qualify") for part in _parts(select, key))]
-    return any(has_subquery(part) for part in parts)
 
 
 def _is_equality(pair: exp.Expr) -> bool:
@@ -643,31 +440,12 @@ def _is_equality(pair: exp.Expr) -> bool:
     return sides in ([{"0"}, {"1"}], [{"1"}, {"0"}])
 
 
-def _sides_of_subquery(condition: exp.Expr, left: _Scope, both: _Scope) -> set[int]:
+def _sides_of_subquery(condition: exp.Expr, left: Scope, both: Scope) -> set[int]:
     """The sides of a join that a condition with a subquery reads; in the subquery only by the names of tables."""
-    outside = list(_columns(condition))
+    outside = list(columns_outside(condition))
     inside = (column for column in condition.find_all(exp.Column) if column.table)
     read = [column for column in (*outside, *inside) if both.owner(column) is not None]
     return {0 if left.owner(column) is not None else 1 for column in read}
-
-
-def _bounds_times(conditions: Sequence[exp.Expr], scope: _Scope) -> bool:
-    """Whether conditions compare times of two tables, on both sides."""
-    operators: set[type[exp.Expr]] = set()
-    for condition in conditions:
-        owners = {
-            id(scope.owner(column))
-            for column in _columns(condition)
-            if (named := scope.column(column)) is not None and named.time is not None
-        }
-        if len(owners) > 1:
-            operators.add(type(condition.unnest()))
-    return bool(operators & {exp.Between, exp.EQ}) or len(operators) > 1
-
-
-def _steps(*owners: exp.Expr) -> list[exp.Expr]:
-    """The joins and lateral views behind the first table of FROM."""
-    return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
 
 
 def _windows(expression: exp.Expr) -> list[exp.Expr]:
@@ -701,12 +479,6 @@ def _takes_rows_of_left(join: exp.Join) -> bool:
     return is_true and join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
 
 
-def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
-    """The columns that an expression reads outside of its subqueries."""
-    nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
-    return (node for node in nodes if isinstance(node, exp.Column))
-
-
 def _null_is_false(node: exp.Expr) -> bool:
     """Whether NULL has the same effect as FALSE: below AND and OR alone, up to WHERE."""
     around = node.parent
@@ -715,7 +487,7 @@ def _null_is_false(node: exp.Expr) -> bool:
     return isinstance(around, exp.Where) or around is None
 
 
-def _is_key(condition: exp.Expr, inside: _Scope) -> bool:
+def _is_key(condition: exp.Expr, inside: Scope) -> bool:
     """Whether a condition reads the query around alone, or says that a value of each is equal."""
     plain = condition.unnest()
     if all(inside.is_outer(column) for column in plain.find_all(exp.Column)):
@@ -735,14 +507,3 @@ def _may_read(select: exp.Select, aggregates: bool) -> bool:
         return False
     sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
     return not (aggregates and sets)
-
-
-def _renamed(source: exp.Expr, columns: Sequence[_Column] | None) -> Sequence[_Column] | None:
-    """The columns under the names that the alias gives them."""
-    alias = source.args.get("alias")
-    names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if not names:
-        return columns
-    if columns is None or len(columns) != len(names):
-        return [_Column(name) for name in names]
-    return [column._replace(name=name) for name, column in zip(names, columns, strict=True)]

@@ -21,8 +21,8 @@ from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_proctime, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import columns_of, node_of, over_children
-from sqlstream.planner.fields import Item, Names, Schema, field_name, field_of
+from sqlstream.planner.expressions import as_expression, columns_of, with_children_changed
+from sqlstream.planner.fields import Item, Schema, UniqueNames, field_name, field_of
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, extended
@@ -107,11 +107,11 @@ class Windowed:
 def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
     scope, columns = windowed.scope, windowed.columns
     # The names of the grouping id and the panes must differ from all fields of the input.
-    reserved = Names([f.name for f in scope.node.schema])
+    reserved = UniqueNames([f.name for f in scope.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
     window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
-    names = Names([*windowed.keys.values(), *window_fields])
+    names = UniqueNames([*windowed.keys.values(), *window_fields])
     groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
@@ -228,7 +228,7 @@ def complete_columns(
     """
     if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
-    unique = Names(f.name for f in scope.node.schema)
+    unique = UniqueNames(f.name for f in scope.node.schema)
     present = dict(zip(WINDOW_COLUMNS, attached.columns, strict=True))
     names = {shown: field or unique.unique(shown) for shown, field in present.items()}
     columns = WindowColumns(*names.values())
@@ -286,12 +286,12 @@ def bind_group_aggregate(
     """The plan of a SELECT whose groups have no window, and the names of its columns."""
     refuse_clauses(clauses_of(select), context)
     below, keys = with_keys(grouping.keys, scope)
-    reserved = Names([f.name for f in below.node.schema])
+    reserved = UniqueNames([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     selected = expand(select.expressions, below, context)
     clock, selected = _with_proctime(selected, below.node, reserved)
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
-    groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
+    groups = Groups(below.node.schema, keys, hidden, context, UniqueNames([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     clause = ClauseContext("SELECT", True, special.column, special.call)
     results = [result_of(c, below, context, clause, groups) for c in selected]
@@ -311,7 +311,7 @@ def bind_group_aggregate(
 
 
 def _with_proctime(
-    selected: list[Selected], below: Node, names: Names
+    selected: list[Selected], below: Node, names: UniqueNames
 ) -> tuple[tuple[str, str] | None, list[Selected]]:
     """The field and the table of PROCTIME(), where the select list has it and there is one table; the select list that
     reads the field."""
@@ -328,7 +328,7 @@ def _with_proctime(
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
     """The scope in which every key is a field, computed below where it is an expression; the fields by bound key."""
     keys: dict[exp.Expression, str] = {}
-    unique = Names(f.name for f in scope.node.schema)
+    unique = UniqueNames(f.name for f in scope.node.schema)
     computed: list[Item] = []
     types = Types(scope.node.schema)
     for key in grouping_keys:
@@ -372,7 +372,7 @@ def projected(
 ) -> Relation:
     """The projection to the select list. A column that passes a time attribute on remains one."""
     types = types_of(scope.over(node), context)
-    names, items = Names(), []
+    names, items = UniqueNames(), []
     for column, result in zip(selected, results, strict=True):
         source = types.fields.get(result.name) if isinstance(result, exp.Column) else None
         name = names.unique(field_name(column.name, column.expression))
@@ -391,7 +391,7 @@ class Groups:
     keys: Mapping[exp.Expression, str]
     known: frozenset[str]
     context: Context
-    names: Names
+    names: UniqueNames
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
@@ -405,7 +405,7 @@ class Groups:
         if isinstance(bound, exp.Column):
             self._check(bound)
             return bound
-        return node_of(over_children(bound, lambda child: self.rewrite(node_of(child))))
+        return as_expression(with_children_changed(bound, lambda child: self.rewrite(as_expression(child))))
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -12,7 +12,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, Names
+from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project
@@ -37,7 +37,7 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
     _check_channel(clause.channel, type_in(scope, context, channel), context)
     kind = type_in(scope, context, number)
     _check_id(clause.id, kind, context)
-    output = Field(Names(f.name for f in scope.node.schema).unique(BARRIER_ID), kind)
+    output = Field(UniqueNames(f.name for f in scope.node.schema).unique(BARRIER_ID), kind)
     node = AlignBarriers(
         scope.node,
         channel,

@@ -15,7 +15,7 @@ from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.grammar.spans import mark, mark_as, span_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.expressions import node_of, over_children, own_expressions, rewritten
+from sqlstream.planner.expressions import as_expression, own_expressions, rewritten, with_children_changed
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, hint_for, spark_name
 from sqlstream.planner.suggestions import counted, did_you_mean
@@ -198,7 +198,7 @@ def with_positions(select: exp.Select, context: Context) -> exp.Select:
     """The SELECT with the named arguments of Spark's functions in the order of the parameters. BindError SS207."""
     if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
         return select
-    positional = over_children(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
+    positional = with_children_changed(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
     assert isinstance(positional, exp.Select)
     return positional
 
@@ -321,7 +321,7 @@ def _inlined_body(call: exp.Anonymous, function: Function, context: Context) -> 
     result = _cast_copy(body, function.returns) if function.declared is None else _cast_to(body, function.declared)
     span = span_of(call)
     if span is not None:
-        mark(node_of(result), span.start, span.end)
+        mark(as_expression(result), span.start, span.end)
     return result
 
 

@@ -14,8 +14,8 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, RowKind, Table
-from sqlstream.planner.changes import NodeT, is_upsert, maker_of, not_taken, with_final_rows
-from sqlstream.planner.fields import Names
+from sqlstream.planner.changes import NodeT, is_upsert, producer_of, rejected_kinds, with_final_rows
+from sqlstream.planner.fields import UniqueNames
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
@@ -59,10 +59,10 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
     for all of them.
     """
     node = with_final_rows(node)
-    for port, kinds in not_taken(node):
+    for port, kinds in rejected_kinds(node):
         written = at[port] if len(at) > 1 else at[0]
         span = span_of(written) if isinstance(written, exp.Expr) else written
-        context.report(_not_taken(node, maker_of(node.inputs[port], kinds), kinds, span))
+        context.report(_not_taken(node, producer_of(node.inputs[port], kinds), kinds, span))
     return node
 
 
@@ -133,7 +133,7 @@ def _to(
     if full is not None and not isinstance(full.value, exp.Boolean):
         raise bind_error("SS261", "produces_full_deletes must be TRUE or FALSE", full.span, _FUNCTION_FORMS[TO])
     _keys(call, arguments, scope, TO)
-    field = Names(f.name for f in scope.node.schema).unique(op)
+    field = UniqueNames(f.name for f in scope.node.schema).unique(op)
     names = {c.field: c.name for c in reversed(scope.columns)}
     node = ToChangelog(scope.node, field, codes)
     shown = (op, *(names.get(f.name, f.name) for f in scope.node.schema))

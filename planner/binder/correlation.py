@@ -18,7 +18,7 @@ from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, rewritten, with_args
-from sqlstream.planner.fields import Field, Item, Names, field_of
+from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
@@ -255,8 +255,8 @@ class SubqueryRows:
     def _there(self) -> Item:
         return Item(self._names().unique("there"), exp.true(), BOOLEAN, False)
 
-    def _names(self) -> Names:
-        return Names(f.name for f in self.node.schema)
+    def _names(self) -> UniqueNames:
+        return UniqueNames(f.name for f in self.node.schema)
 
     def _scope(self, node: Node, also: dict[str, str]) -> Scope:
         names = {**_numbered("key", self.keys), **_numbered("value", self.values), **also}

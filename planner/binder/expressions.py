@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
@@ -21,7 +21,7 @@ from sqlstream.planner.binder.calls import aggregate_name, check_call, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.expressions import node_of, over_children
+from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.patterns import misused_escape
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
@@ -131,7 +131,7 @@ class _Binder:
             return self._wrong(error)
         span = span_of(node)
         if span is not None:
-            mark(node_of(resolved), span.start, span.end)
+            mark(as_expression(resolved), span.start, span.end)
         return resolved
 
     def _names_column(self, name: str) -> bool:
@@ -185,7 +185,7 @@ class _Binder:
             self.context.wrong("SS209", f'aggregate "{name}" is not allowed in {self.place.clause}', node, hint)
 
     def _children(self, node: exp.Expr) -> exp.Expr:
-        return over_children(node, self.bind)
+        return with_children_changed(node, self.bind)
 
     def _wrong(self, error: SqlStreamError) -> exp.Expr:
         self.context.report(error)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import ARG
@@ -21,8 +21,8 @@ from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.expressions import node_of, over_children
-from sqlstream.planner.fields import Field, Names, field_of, shown_name
+from sqlstream.planner.expressions import as_expression, with_children_changed
+from sqlstream.planner.fields import Field, UniqueNames, field_of, shown_name
 from sqlstream.planner.functions.calls import hint_for, spark_name
 from sqlstream.planner.nodes import Correlate, Filter
 from sqlstream.planner.suggestions import counted
@@ -42,10 +42,10 @@ def table_call(source: exp.Expr, context: Context) -> exp.Expr:
     refuse_rest(source, ("this", "view", "outer", "alias", ARG), context)
     call = source.this
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
-        return node_of(call.expressions[0])
+        return as_expression(call.expressions[0])
     if isinstance(call, exp.Query):
         raise unsupported.refusal("join", span_of(source), "The subquery of LATERAL is a join with each row.")
-    return node_of(call)
+    return as_expression(call)
 
 
 def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context) -> Scope:
@@ -83,11 +83,11 @@ def generate(
         message = f"{spark_name(call) or 'unnest'} gives {counted(len(columns), 'column')}, not {len(wanted)}"
         raise bind_error("SS216", message, call)
     shown = wanted or [name for name, _ in columns]
-    unique = Names(f.name for f in scope.node.schema)
+    unique = UniqueNames(f.name for f in scope.node.schema)
     fields = tuple(
         Field(unique.unique(n.lstrip("_") or "col"), kind) for n, (_, kind) in zip(shown, columns, strict=True)
     )
-    return Correlate(scope.node, node_of(bound), fields, outer), shown
+    return Correlate(scope.node, as_expression(bound), fields, outer), shown
 
 
 def _function(call: exp.Expr, scope: Scope, context: Context) -> tuple[Function | None, exp.Expr]:
@@ -366,7 +366,7 @@ def _pivot_aggregate(aggregate: exp.Expr, holds: exp.Expr, in_two_steps: bool, c
 def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
     """The expression with its aggregates filtered by ``holds``."""
     if aggregate_name(node, context.catalog) is None:
-        return over_children(node, lambda child: _filtered(child, holds, context))
+        return with_children_changed(node, lambda child: _filtered(child, holds, context))
     if isinstance(node, exp.Filter):
         condition = exp.And(this=exp.paren(node.expression.this.copy()), expression=holds.copy())
         return exp.Filter(this=node.this.copy(), expression=exp.Where(this=condition))
@@ -400,7 +400,7 @@ def _unpivot(pivot: exp.Pivot, scope: Scope, context: Context) -> Scope:
     result = Scope(node, (*kept, *made))
     if pivot.args.get("include_nulls"):
         return result
-    return result.over(Filter(node, node_of(_has_value(node.outputs[1:]))))
+    return result.over(Filter(node, as_expression(_has_value(node.outputs[1:]))))
 
 
 def _column(written: exp.Expr) -> exp.Column:

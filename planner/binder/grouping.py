@@ -31,7 +31,7 @@ from sqlstream.planner.binder.windows import (
     window_of_measures,
 )
 from sqlstream.planner.catalog import FunctionKind
-from sqlstream.planner.expressions import node_of, with_args
+from sqlstream.planner.expressions import as_expression, with_args
 from sqlstream.planner.fields import Field, field_name, field_of, shown_name
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
@@ -172,7 +172,7 @@ def _ordinal(literal: exp.Expr, select: exp.Select) -> exp.Expr:
     position, columns = int(literal.name), select.expressions
     if not 1 <= position <= len(columns) or columns[position - 1].is_star:
         raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
-    return node_of(columns[position - 1].unalias())
+    return as_expression(columns[position - 1].unalias())
 
 
 def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:

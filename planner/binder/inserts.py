@@ -17,7 +17,7 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import BinderSettings, Context, Relation, bind_error
 from sqlstream.planner.binder.respelling import cut_to
 from sqlstream.planner.catalog import Catalog, Column, Table, View
-from sqlstream.planner.expressions import conjunction, node_of
+from sqlstream.planner.expressions import as_expression, conjunction
 from sqlstream.planner.fields import Field, Item, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Insert, Project
@@ -117,7 +117,7 @@ def _with_length(value: exp.Expression, column: Column, lengths: str) -> exp.Exp
         return value
     kind = exp.DataType.build(column.declared, dialect="sqlstream")
     if lengths == "TRIM_PAD":
-        return node_of(cut_to(value, kind))
+        return as_expression(cut_to(value, kind))
     measure = "OCTET_LENGTH" if column.type.name == "BINARY" else "CHAR_LENGTH"
     too_long = exp.GT(
         this=exp.Anonymous(this=measure, expressions=[value.copy()]), expression=kind.expressions[0].this.copy()

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.functions.coercion import common_type
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
@@ -24,8 +24,8 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, has_subquery, is_repeatable, node_of
-from sqlstream.planner.fields import Item, Names, field_of
+from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, has_subquery, is_repeatable
+from sqlstream.planner.fields import Item, UniqueNames, field_of
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
@@ -67,13 +67,8 @@ def stream_join(
         join = _natural(join, left, right)
     right = with_distinct_fields(right, left)
     pairs = scope_of_both(left, right)
-    conditions: list[exp.Expression] = []
-    columns = pairs.columns
-    if join.args.get("using"):
-        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
-    elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
-    elif kind is not JoinKind.INNER:
+    conditions, columns = written_conditions(join, left, right, pairs, context)
+    if kind is not JoinKind.INNER and not join.args.get("using") and join.args.get("on") is None:
         hint = "Write ON with an equality of columns of both sides, or ON TRUE."
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
@@ -83,6 +78,18 @@ def stream_join(
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
     return with_one_window(with_using_columns(join, Scope(node, columns), left, right, kind)), fulfilled
+
+
+def written_conditions(
+    join: exp.Join, left: Scope, right: Scope, pairs: Scope, context: Context
+) -> tuple[list[exp.Expression], VisibleColumns]:
+    """The bound conditions of ON or USING, and the columns of both sides, of which those of USING are shown once."""
+    if join.args.get("using"):
+        return joined_using(join.args["using"], left.columns, right.columns)
+    if join.args.get("on") is not None:
+        condition = bind_condition(join.args["on"], pairs, context, ClauseContext("ON"))
+        return conjuncts(condition), pairs.columns
+    return [], pairs.columns
 
 
 def join_sides(
@@ -345,7 +352,7 @@ def _joinable_window(side: Node) -> WindowInfo | None:
 
 def with_distinct_fields(right: Scope, left: Scope) -> Scope:
     """The right side with fields renamed that the left side has too."""
-    names = Names(f.name for f in left.node.schema)
+    names = UniqueNames(f.name for f in left.node.schema)
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
         return right
@@ -372,7 +379,7 @@ def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
     if isinstance(plain, exp.Between):
         low, high = plain.args["low"], plain.args["high"]
         return [exp.GTE(this=plain.this, expression=low), exp.LTE(this=plain.this.copy(), expression=high)]
-    return [node_of(plain)]
+    return [as_expression(plain)]
 
 
 MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -400,7 +407,7 @@ class Sides:
         """The equality ``l.a = r.b``, cast to the common type; None for other conditions, or without a common type."""
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ) or not is_repeatable(condition):
             return None
-        left_value, right_value = node_of(condition.left.unnest()), node_of(condition.right.unnest())
+        left_value, right_value = as_expression(condition.left.unnest()), as_expression(condition.right.unnest())
         sides = self.side_of(left_value), self.side_of(right_value)
         if sides == (1, 0):
             left_value, right_value = right_value, left_value
@@ -508,7 +515,7 @@ def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, 
     )
     shown: list[Visible] = []
     items: list[Item] = []
-    unique = Names(f.name for f in scope.node.schema)
+    unique = UniqueNames(f.name for f in scope.node.schema)
     types = Types(scope.node.schema)
     for name in names:
         value = field_of(theirs[name].field)

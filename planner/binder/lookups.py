@@ -29,8 +29,8 @@ from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.durations import readable
-from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, is_repeatable, node_of
-from sqlstream.planner.fields import Field, Item, Names, field_of
+from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, is_repeatable
+from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
 from sqlstream.planner.intervals import interval_ms, text_ms
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
@@ -138,7 +138,7 @@ def _looked_up_table(right: exp.Expr, context: Context) -> Table:
 
 def _outputs(table: Table, right: exp.Expr, scope: Scope) -> tuple[Item, ...]:
     """All columns of the table in declared order; computed ones are expressions over the physical ones. SS254."""
-    names = Names(f.name for f in scope.node.schema)
+    names = UniqueNames(f.name for f in scope.node.schema)
     for column in table.columns:
         reason = _not_answered(column)
         if reason is not None:
@@ -254,7 +254,7 @@ def _column_and_value(
     left, right = equality.left.unnest(), equality.right.unnest()
     for column, value in ((left, right), (right, left)):
         if isinstance(column, exp.Column) and column.name in columns and not columns_of(value) & outputs:
-            return columns[column.name], node_of(value)
+            return columns[column.name], as_expression(value)
     return None
 
 
@@ -328,7 +328,7 @@ def lookup_call(
     keys = _argument_keys(call, function, scope, context)
     context.stop_if_wrong()
     read = tuple(Field(name, kind) for name, kind in _answer_columns(function))
-    unique = Names(f.name for f in scope.node.schema)
+    unique = UniqueNames(f.name for f in scope.node.schema)
     shown = _answer_names(source, call, function)
     items = tuple(
         Item(unique.unique(name.lstrip("_") or "col"), field_of(f.name), f.type)
@@ -344,7 +344,7 @@ def lookup_call(
 def _argument_keys(call: exp.Expr, function: Function, scope: Scope, context: Context) -> tuple[Item, ...]:
     """The arguments, named by the parameters and cast to their declared types."""
     types = types_of(scope, context)
-    names = Names()
+    names = UniqueNames()
     keys: list[Item] = []
     for index, argument in enumerate(call.expressions):
         name, kind = function.parameters[index] if index < len(function.parameters) else (f"argument_{index}", None)

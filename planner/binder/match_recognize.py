@@ -25,8 +25,8 @@ from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.expressions import over_children
-from sqlstream.planner.fields import Field, Item, Names, Schema, field_name, field_of, shown_name
+from sqlstream.planner.expressions import with_children_changed
+from sqlstream.planner.fields import Field, Item, Schema, UniqueNames, field_name, field_of, shown_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads, match_conditions
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
@@ -85,7 +85,7 @@ class _Matching:
         self._scope = scope
         self._context = context
         self._computed: dict[exp.Expression, Item] = {}
-        self._field_names = Names(field.name for field in scope.node.schema)
+        self._field_names = UniqueNames(field.name for field in scope.node.schema)
 
     def relation(self) -> Relation:
         clause, context = self._clause, self._context
@@ -103,7 +103,7 @@ class _Matching:
         all_rows = _ROWS[clause.rows]
         passed = [field.name for field in self._scope.node.schema] if all_rows else [key for key, _ in keys]
         defining, measuring = (
-            _Reading(automaton, self._scope, context, Names(passed), time, all_rows) for _ in range(2)
+            _Reading(automaton, self._scope, context, UniqueNames(passed), time, all_rows) for _ in range(2)
         )
         definitions = tuple(self._definitions(automaton, defining))
         measures = [(measure, measuring.measured(measure)) for measure in clause.measures]
@@ -267,7 +267,7 @@ class _Matching:
             shown += sorted((o for o in others if o[0].name in ordered), key=lambda o: ordered.index(o[0].name))
             others = [o for o in others if o[0].name not in ordered]
         node, proctime = self._with_proctime(node, [value for _, value in measures])
-        names = Names([*(field.name for field, _ in [*shown, *others])])
+        names = UniqueNames([*(field.name for field, _ in [*shown, *others])])
         types = Types(node.schema, self._context.catalog.function)
         items = []
         for measure, value in measures:
@@ -289,7 +289,7 @@ class _Matching:
         if len(tables) != 1:
             hint = "Write PROCTIME() into the select list of a query of one table."
             raise bind_error(WRONG_TIME, "MATCH_PROCTIME() needs rows of one table", self._clause.span, hint)
-        name = Names(field.name for field in node.schema).unique("proctime")
+        name = UniqueNames(field.name for field in node.schema).unique("proctime")
         return AssignTime(node, name, 0, TimeDomain.PROCESSING, *tables), name
 
 
@@ -303,7 +303,7 @@ class _Reading:
     """Binds conditions and measures, and collects what they read in ``operands``, each operand once."""
 
     def __init__(
-        self, automaton: Automaton, scope: Scope, context: Context, names: Names, time: Field, all_rows: bool
+        self, automaton: Automaton, scope: Scope, context: Context, names: UniqueNames, time: Field, all_rows: bool
     ) -> None:
         self.variables = {name.casefold(): name for name in automaton.names}
         self.operands: list[MatchOperand] = []
@@ -361,7 +361,9 @@ class _Reading:
             return self._column(self._value(node), wish or node.name, node)
         if isinstance(node, (exp.Query, exp.Interval, exp.Lambda)):
             return node.copy()
-        return over_children(node, lambda child: self._replaced(child, wish if isinstance(node, exp.Paren) else None))
+        return with_children_changed(
+            node, lambda child: self._replaced(child, wish if isinstance(node, exp.Paren) else None)
+        )
 
     def _column(self, operand: MatchOperand, wish: str | None, at: exp.Expr) -> exp.Expr:
         """The column for an operand, which is added unless an equal one is known."""
@@ -428,7 +430,7 @@ class _Reading:
                 variable, column = self._unqualified(node)
                 variables[variable] = None
                 return column
-            return node if isinstance(node, exp.Query) else over_children(node, plain)
+            return node if isinstance(node, exp.Query) else with_children_changed(node, plain)
 
         expression = plain(written)
         if len(variables) > 1:

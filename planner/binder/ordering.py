@@ -23,7 +23,7 @@ from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
+from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, number_between
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo
@@ -384,7 +384,7 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
         return Project(deduplicated, (*(field.as_item for field in node.schema), first_number))
     if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
         # In the order of arrival the numbers never change.
-        return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))
+        return Filter(check_changes(ranked.over(), context, at), number_between(ranked.number, first, last))
     return check_changes(replace(top, ttl_ms=ranked.ttl_ms), context, at)
 
 

@@ -27,7 +27,7 @@ from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
-from sqlstream.planner.fields import Item, Names
+from sqlstream.planner.fields import Item, UniqueNames
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
@@ -125,7 +125,7 @@ class _Binding:
         self._scope = scope
         self._context = context
         self._named = named
-        self._names = Names(f.name for f in scope.node.schema)
+        self._names = UniqueNames(f.name for f in scope.node.schema)
         self._computed: dict[exp.Expression, Item] = {}
         self._calls: dict[_Order, dict[OverCall, str]] = {}
         self._fields: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.functions.coercion import incompatible
+from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.nodes import Argument, Descriptor, RowCount, TableArgument, TableFunction
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelogs import check_changes
@@ -16,7 +16,7 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import Scope, Visible, scope_of
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import Function, TimeDomain
-from sqlstream.planner.fields import Field, Item, Names, Schema
+from sqlstream.planner.fields import Field, Item, Schema, UniqueNames
 from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.suggestions import counted, did_you_mean
@@ -76,7 +76,7 @@ def _scope(
             f"Rename the column in the rows of the function, or in a subquery: TABLE (SELECT …, {twice} AS x FROM t)."
         )
         raise bind_error("SS268", message, call.span, hint)
-    unique = Names()
+    unique = UniqueNames()
     wished = [unique.unique(name) for name in names]
     untimed = tuple(replace(f, name=n, time=None) for f, n in zip(before, wished, strict=False))
     results = tuple(Field(n, kind) for n, (_, kind) in zip(wished[len(before) :], members, strict=False))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlstream.functions.coercion import common_type, incompatible
+from sqlstream.functions.result_types import common_type, incompatible
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import ARG, clauses_of
 from sqlstream.planner import unsupported
@@ -18,7 +18,7 @@ from sqlstream.planner.binder.scope import names_under
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.sources import bind_values
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Item, Names, field_name, field_of
+from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of
 from sqlstream.planner.nodes import Project, Union
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.type_inference import cast
@@ -200,7 +200,7 @@ def _with_common_types(branches: Sequence[Branch], operator: str, context: Conte
     rows = list(zip(*(relation.fields for relation, _ in branches), strict=True))
     for name, fields in zip(first.names, rows, strict=True):
         _check_types(name, fields, branches, operator, context)
-    names = Names()
+    names = UniqueNames()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
     wanted = tuple(_common_field(name, row) for name, row in zip(wishes, rows, strict=True))
     return tuple(Project(relation.node, tuple(map(_common_item, relation.fields, wanted))) for relation, _ in branches)

@@ -17,7 +17,13 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.expressions import fitted, node_of, over_children, own_expressions, rewritten
+from sqlstream.planner.expressions import (
+    as_expression,
+    own_expressions,
+    parenthesized,
+    rewritten,
+    with_children_changed,
+)
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.spelling import nests, path_of
 from sqlstream.planner.functions.templates import called, filled, text
@@ -37,7 +43,7 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
     """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
-    plain = over_children(select, lambda child: rewritten(child, _spelled_out_below))
+    plain = with_children_changed(select, lambda child: rewritten(child, _spelled_out_below))
     assert isinstance(plain, exp.Select)
     return plain
 
@@ -74,7 +80,7 @@ _SINGLE = "CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('SINGLE_VALUE got more than o
 
 def _spelled_out_below(node: exp.Expr) -> exp.Expr:
     plain = spelled_out(node)
-    return node if plain is node else over_children(plain, lambda child: rewritten(child, _spelled_out_below))
+    return node if plain is node else with_children_changed(plain, lambda child: rewritten(child, _spelled_out_below))
 
 
 def _quantifier(node: exp.Expr) -> tuple[bool, list[exp.Expr]] | None:
@@ -121,7 +127,7 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
         return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
 
     def compared(kind: type[exp.Expr], extreme: str) -> exp.Expr:
-        return kind(this=fitted(node_of(node.this.copy())), expression=aggregate(extreme))
+        return kind(this=parenthesized(as_expression(node.this.copy())), expression=aggregate(extreme))
 
     if isinstance(node, (exp.EQ, exp.NEQ)):
         plain = exp.And(this=compared(exp.EQ, "MIN(v)"), expression=compared(exp.EQ, "MAX(v)"))
@@ -167,12 +173,12 @@ _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
     """The bound expression in Spark's words; what has none is reported to the context."""
     if bound.find(*_RESPELLED) is None:
-        return node_of(bound)
+        return as_expression(bound)
 
     def again(node: exp.Expr) -> exp.Expr:
         return _respelled(node, types, context, again)
 
-    return node_of(rewritten(bound, again))
+    return as_expression(rewritten(bound, again))
 
 
 def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

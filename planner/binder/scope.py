@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.fields import Field, Names, field_of, shown_name
+from sqlstream.planner.fields import Field, UniqueNames, field_of, shown_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.suggestions import counted, did_you_mean
@@ -268,7 +268,7 @@ def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, 
         tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
         if len(tables) != 1:
             return scope, columns
-        name = Names(f.name for f in scope.node.schema).unique("proctime")
+        name = UniqueNames(f.name for f in scope.node.schema).unique("proctime")
         scope = scope.over(AssignTime(scope.node, name, 0, TimeDomain.PROCESSING, *tables))
     return scope, [replace(c, bound=field_of(name)) if is_proctime(c) else c for c in columns]
 

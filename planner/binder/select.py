@@ -34,8 +34,8 @@ from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, wit
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, node_of, over_children
-from sqlstream.planner.fields import Field, Item, Names, field_name, field_of, shown_name
+from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, has_subquery, with_children_changed
+from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
@@ -148,13 +148,13 @@ def _projection(
     scope = subqueries.filtered(scope, asking)
     scope, columns = _generated(columns, scope, context)
     scope, columns = subqueries.selected(columns, scope)
-    names, items = Names(), []
+    names, items = UniqueNames(), []
     for column in columns:
         items.append(item(column, scope, context, names))
     return Relation(Project(scope.node, tuple(items)), tuple(c.name for c in columns))
 
 
-def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item:
+def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
     """One column of the select list, bound over ``scope``. A renamed time attribute remains one."""
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
@@ -233,8 +233,8 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
     plain = [c for c in conditions if not has_subquery(c)]
     query = exp.Select()
     query.set("qualify", exp.Qualify(this=parting.above(qualify.this)) if qualify is not None else None)
-    query.set("windows", [over_children(w, parting.above) for w in select.args.get("windows") or ()])
-    having = exp.Having(this=conjunction([node_of(parting.named(c)) for c in plain])) if plain else None
+    query.set("windows", [with_children_changed(w, parting.above) for w in select.args.get("windows") or ()])
+    having = exp.Having(this=conjunction([as_expression(parting.named(c)) for c in plain])) if plain else None
     for key, value in (("having", having), ("qualify", None), ("windows", None), ("distinct", None)):
         groups.set(key, value)
     read = parting.read or [exp.Count(this=exp.Star())]
@@ -258,7 +258,7 @@ def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context:
         return groups, scope
 
     def value(node: exp.Expr) -> exp.Expr:
-        return values[node].copy() if node in values else over_children(node, value)
+        return values[node].copy() if node in values else with_children_changed(node, value)
 
     named = [e if isinstance(e, exp.Alias) else exp.Alias(this=e, alias=shown_name(e)) for e in groups.expressions]
     changed = groups.copy()
@@ -309,16 +309,20 @@ class _GroupReader:
         if isinstance(node, exp.Query):
             return node
         if isinstance(node, exp.Window):
-            return over_children(node, lambda child: self._called(child) if child is node.this else self.above(child))
+            return with_children_changed(
+                node, lambda child: self._called(child) if child is node.this else self.above(child)
+            )
         if self._is_of_group(node):
             return self._column(node)
-        return over_children(node, self.above)
+        return with_children_changed(node, self.above)
 
     def _called(self, call: exp.Expr) -> exp.Expr:
         """The function before OVER: it is itself computed above the groups, its arguments may be read of them."""
         if isinstance(call, AGGREGATE_WRAPPERS):
-            return over_children(call, lambda child: self._called(child) if child is call.this else self.above(child))
-        return over_children(call, self.above)
+            return with_children_changed(
+                call, lambda child: self._called(child) if child is call.this else self.above(child)
+            )
+        return with_children_changed(call, self.above)
 
     def _is_of_group(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.Column):
@@ -348,7 +352,7 @@ def _group_column(number: int) -> str:
 
 
 def _group_aliases(read: list[exp.Expr]) -> Iterator[exp.Identifier]:
-    names = Names()
+    names = UniqueNames()
     return (exp.to_identifier(names.unique(field_name(shown_name(e), e)), quoted=True) for e in read)
 
 
@@ -393,7 +397,7 @@ def with_watermark(
     times = [field for call in calls if (field := _watermarked_field(call, scope, context)) is not None]
     watermark: exp.Expr = exp.Null()
     if times:
-        name = Names([*scope.fields, *(column.name for column in scope.columns)]).unique(_CURRENT_WATERMARK)
+        name = UniqueNames([*scope.fields, *(column.name for column in scope.columns)]).unique(_CURRENT_WATERMARK)
         node = CurrentWatermark(scope.node, times[0].name, Field(name, times[0].type))
         scope = scope.with_columns(check_changes(node, context, calls[0]), (Visible(name, name, starred=False),))
         watermark = exp.column(exp.to_identifier(name, quoted=True))
@@ -447,4 +451,4 @@ def _with_watermark_column(node: exp.Expr, watermark: exp.Expr) -> exp.Expr:
         return node.copy()
     if _is_watermark_call(node):
         return watermark.copy()
-    return over_children(node, lambda child: _with_watermark_column(child, watermark))
+    return with_children_changed(node, lambda child: _with_watermark_column(child, watermark))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.functions.coercion import common_type, incompatible
+from sqlstream.functions.result_types import common_type, incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
@@ -56,7 +56,7 @@ from sqlstream.planner.binder.temporal_joins import (
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
-from sqlstream.planner.expressions import conjunction, conjuncts, node_of
+from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.fields import Field
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
 from sqlstream.planner.suggestions import did_you_mean
@@ -200,10 +200,10 @@ def _unaliased(subquery: exp.Subquery) -> exp.Expr:
     """The query inside parentheses, with the WITH of the parentheses."""
     inner = subquery.this
     if subquery.args.get("with_") is None:
-        return node_of(inner)
+        return as_expression(inner)
     copy = inner.copy()
     copy.set("with_", subquery.args["with_"].copy())
-    return node_of(copy)
+    return as_expression(copy)
 
 
 def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -> Scope:

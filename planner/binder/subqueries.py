@@ -22,8 +22,16 @@ from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_d
 from sqlstream.planner.binder.joins import join_sides as join_of
 from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
-from sqlstream.planner.expressions import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten, with_args
-from sqlstream.planner.fields import Item, Names, field_of
+from sqlstream.planner.expressions import (
+    as_expression,
+    conjunction,
+    conjuncts,
+    has_subquery,
+    rewritten,
+    subquery_of_in,
+    with_args,
+)
+from sqlstream.planner.fields import Item, UniqueNames, field_of
 from sqlstream.planner.nodes import Filter, extended
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
@@ -84,7 +92,7 @@ class Subqueries:
         match plain:
             case exp.Exists(this=exp.Query()):
                 return self._exists(scope, plain, holds)
-            case exp.In() if (query := asked_of(plain)) is not None:
+            case exp.In() if (query := subquery_of_in(plain)) is not None:
                 return self._in(scope, plain, query, holds)
         return self._checked(*self.valued(condition, scope))
 
@@ -138,7 +146,7 @@ class Subqueries:
             match node:
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
-                case exp.In() if (query := asked_of(node)) is not None:
+                case exp.In() if (query := subquery_of_in(node)) is not None:
                     scope, operand = self.valued(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
@@ -316,7 +324,7 @@ def without_subqueries_on(
             rest.append(value)
         else:
             raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
-    on = conjunction([node_of(condition) for condition in rest]) if rest else exp.true()
+    on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
 
 
@@ -421,7 +429,7 @@ def _limited_select(subquery: exp.Subquery, subqueries: Subqueries) -> _LimitedS
 def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
     """The expression of ORDER BY; ordinals and aliases of the select list are replaced."""
     if isinstance(value, exp.Literal) and value.name.isdigit() and 1 <= int(value.name) <= len(select.expressions):
-        return node_of(select.expressions[int(value.name) - 1].unalias())
+        return as_expression(select.expressions[int(value.name) - 1].unalias())
     column = aliased(value.name, select.expressions) if isinstance(value, exp.Column) and not value.table else None
     return value if column is None else column
 
@@ -455,7 +463,7 @@ def _with_values_of_no_rows(
     joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
 ) -> tuple[Scope, list[str]]:
     """The columns with the values of aggregates over no rows, such as a count of 0, where there is no row."""
-    names, types = Names(f.name for f in joined.node.schema), Types(joined.node.schema)
+    names, types = UniqueNames(f.name for f in joined.node.schema), Types(joined.node.schema)
     items: list[Item] = []
     filled: list[str] = []
     for field, expression in zip(fields, select.expressions, strict=False):

@@ -18,15 +18,15 @@ from sqlstream.planner.binder.joins import (
     MIRRORED,
     Sides,
     comparisons_of,
-    joined_using,
     pair_conjunction,
     scope_of_both,
     with_distinct_fields,
+    written_conditions,
 )
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, node_of
+from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts
 from sqlstream.planner.kernel_expressions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
@@ -117,13 +117,7 @@ def conditions_on(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
     """The conditions of ON or USING, one per comparison, and the columns of both sides."""
-    pairs = scope_of_both(left, right)
-    conditions: list[exp.Expression] = []
-    columns = pairs.columns
-    if join.args.get("using"):
-        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
-    elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
+    conditions, columns = written_conditions(join, left, right, scope_of_both(left, right), context)
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in comparisons_of(condition)], columns
 
@@ -238,7 +232,7 @@ class _Comparison:
     @property
     def of_sides(self) -> tuple[exp.Expression, exp.Expression]:
         """The left and the right value."""
-        return node_of(self.condition.this), node_of(self.condition.expression)
+        return as_expression(self.condition.this), as_expression(self.condition.expression)
 
 
 @dataclass(frozen=True)
@@ -313,7 +307,7 @@ def _compared(condition: exp.Expression, sides: Sides) -> _Comparison | None:
         return None
     turned = operator(this=one.copy(), expression=other.copy())
     turned.meta.update(condition.meta)
-    return _Comparison(node_of(turned), condition)
+    return _Comparison(as_expression(turned), condition)
 
 
 def _refuse_processing_time(match: _Comparison, left: Node, right: Node) -> None:

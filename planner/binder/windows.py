@@ -18,7 +18,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import Field, Names
+from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
@@ -118,7 +118,7 @@ def default_time(scope: Scope) -> Field | None:
 
 def assign_windows(scope: Scope, window: Window, time: Field | None, partition_by: tuple[str, ...]) -> Scope:
     """The scope with each row once per window and the window's columns; without ``time`` windows follow the clock."""
-    names = Names(f.name for f in scope.node.schema)
+    names = UniqueNames(f.name for f in scope.node.schema)
     columns = WindowColumns(*(names.unique(n) for n in WINDOW_COLUMNS))
     domain = time.time if time is not None and time.time is not None else TimeDomain.PROCESSING
     node = AssignWindows(scope.node, window, time.name if time is not None else None, partition_by, columns, domain)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from sqlstream.planner.changes import Changes, changes_told
+from sqlstream.planner.changes import Changes, changelog_texts
 from sqlstream.planner.durations import readable
 from sqlstream.planner.node import Node
 
@@ -49,7 +49,7 @@ def with_properties(changes: Changes) -> str:
 def properties_text(changes: Changes) -> str:
     """``[append] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
     node = changes.node
-    parts = [f"[{changes.text}]", *changes_told(changes)]
+    parts = [f"[{changes.text}]", *changelog_texts(changes)]
     delay = node.watermark_delay_ms
     times = [f"{f.name} ({f.time.value})" for f in node.time_attributes if f.time is not None]
     parts += [f"time {', '.join(times)}"] if times else []

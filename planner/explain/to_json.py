@@ -77,6 +77,7 @@ def from_json(document: dict[str, Any] | str) -> Node:
 
 
 def encode(value: Any) -> Any:
+    """A value of a plan as JSON has it."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -243,6 +244,7 @@ def _expressions() -> frozenset[str]:
 
 @cache
 def hints_of(kind: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}
 

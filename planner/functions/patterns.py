@@ -28,7 +28,7 @@ _MISTAKEN = {
 
 
 def warnings_of(statement: Statement) -> Iterator[Diagnostic]:
-    """What a statement says that is allowed and hardly meant."""
+    """Warnings about constant patterns that are allowed and probably a mistake."""
     for expression in walk(statement):
         pattern = _regex(expression)
         for text in pattern.find_all(exp.Literal) if pattern is not None else ():

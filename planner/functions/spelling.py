@@ -1,4 +1,8 @@
-"""Paths of the JSON functions, as Flink reads them, in the words of Spark's functions of JSON and of VARIANT."""
+"""Calls of Flink's functions as SQL that Spark evaluates: by the templates of the catalogue, JSON functions by code.
+
+Plans keep Flink's names, which their texts and checkpoints show. Calls are respelled where a plan, or a query over
+finished data, becomes Spark's.
+"""
 
 from __future__ import annotations
 
@@ -381,9 +385,7 @@ def _is_text(value: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and value.is_string
 
 
-# --- functions of Flink's in the words of Spark, so that Catalyst runs them --------------------------------------
-# Plans keep Flink's names, which their texts and checkpoints show; the words are put in their place where a plan, or a
-# query over finished data, becomes Spark's.
+# --- all functions of Flink's -----------------------------------------------------------------------------------
 
 
 _MERGED = "MAP_ZIP_WITH(p1, p2, (__k, __x, __y) -> IF(MAP_CONTAINS_KEY(p2, __k), __y, __x))"

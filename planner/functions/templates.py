@@ -8,7 +8,7 @@ from functools import cache
 from sqlglot import exp
 
 from sqlstream.grammar import parse_query
-from sqlstream.planner.expressions import fitted, node_of
+from sqlstream.planner.expressions import as_expression, parenthesized
 
 
 @cache
@@ -26,10 +26,10 @@ def filled(template: str, *operands: exp.Expr) -> exp.Expression:
 
     def replaced(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not node.table and node.name in values:
-            return fitted(node_of(values[node.name].copy()))
+            return parenthesized(as_expression(values[node.name].copy()))
         return node
 
-    return node_of(_parsed(template).copy().transform(replaced, copy=False))
+    return as_expression(_parsed(template).copy().transform(replaced, copy=False))
 
 
 def text(value: str) -> exp.Expression:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.expressions import node_of, over_children
+from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import STRING, DataType
@@ -49,7 +49,7 @@ def with_registered_functions(
         spelled = spelled_for_spark(node)
         while spelled is not node:
             node, spelled = spelled, spelled_for_spark(spelled)
-        return over_children(node, lambda child: changed(node_of(child)))
+        return with_children_changed(node, lambda child: changed(as_expression(child)))
 
     def changed(node: exp.Expression) -> exp.Expr:
         function = called_function(node, runtime)
@@ -62,7 +62,7 @@ def with_registered_functions(
         name = register(function, runtime, len(arguments))
         return exp.Anonymous(this=name, expressions=arguments or [exp.true()])
 
-    return node_of(changed(expression))
+    return as_expression(changed(expression))
 
 
 def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Expression]:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.udfs.event_times import END_OF_INPUT, LATEST
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
@@ -113,7 +113,7 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 def passing(rows: DataFrame) -> exp.Expression | None:
     """True for rows with one of PASSING. None where there are no such rows."""
     markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
-    return node_of(exp.or_(*markers)) if markers else None
+    return as_expression(exp.or_(*markers)) if markers else None
 
 
 def passes_by(rows: DataFrame) -> Column | None:

@@ -98,7 +98,7 @@ _LIVE = "__live"
 
 def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
-    rows = _with_watermark(step, rows, context) if step.told is WatermarkSource.BY_ROWS else rows
+    rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
 
 

@@ -1,4 +1,4 @@
-"""ASOF join of updating rows: each row of the left side beside the nearest row of its key, by any value."""
+"""ASOF join of updating rows: each row of the left side with the nearest row of its key, by any value."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import FieldNames, Schema, traced
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.operators.join import Join, timeless
-from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.operators.join import Join, without_time
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, expiry_text
 from sqlstream.udfs.expressions.tree import Comparison
 
 
@@ -36,35 +36,38 @@ class AsofJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(map(timeless, super().schema))
+        return tuple(map(without_time, super().schema))
 
     @property
     def values(self) -> tuple[exp.Expression, exp.Expression]:
+        """The values of both sides that are compared."""
         return self.left_value, self.right_value
 
     @property
     def above(self) -> bool:
-        """Is the right value the least one that is not below the left one?"""
+        """True where the partner has the least right value that is not below the left one."""
         return self.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 
     @property
     def strict(self) -> bool:
+        """True where equal values do not match."""
         return self.comparison in (Comparison.LESS, Comparison.GREATER)
 
     @property
     def match_text(self) -> str:
+        """The comparison as SQL."""
         return f"{sql(self.left_value)} {self.comparison.value} {sql(self.right_value)}"
 
     # --- properties and changes -------------------------------------------------------------------------------
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.left.unique_keys
 
     changelog_mode = frozenset({RowKind.INSERT, RowKind.DELETE})
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     append_only_hint = (

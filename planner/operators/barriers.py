@@ -1,4 +1,4 @@
-"""ALIGN BARRIERS: rows of several channels, of which those behind a marker wait for the markers of the others."""
+"""ALIGN BARRIERS: rows of several channels, where rows after a marker wait for the markers of the other channels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlstream.udfs.barriers import MOST_HELD
 
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
-    """Rows behind the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
+    """Rows after the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
 
     ``channel`` and ``id`` are expressions over the input, ``marker``, ``cancel_when`` and ``end_when`` conditions; rows
     that meet one of these, looked at in this order, are marks and do not come out. ``output`` is the field that is

@@ -8,7 +8,7 @@ from functools import cached_property
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.properties import Keys, Kinds, WindowInfo
 from sqlstream.types import STRING
 
 Codes = tuple[tuple[RowKind, str], ...]
@@ -69,7 +69,7 @@ class ToChangelog(Unary):
 @dataclass(frozen=True)
 class FromChangelog(Unary):
     """Each row as the change that the code in its field ``op`` means. ``skips``: rows with other codes are left out,
-    else they are an error. ``keys`` tell of which row an update without the one before is."""
+    else they are an error. ``keys`` identify the row that an update without -U is about."""
 
     op: str
     codes: Codes
@@ -82,12 +82,12 @@ class FromChangelog(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         return frozenset(kind for kind, _ in self.codes)
 
     changes_row_kinds = True
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
@@ -99,15 +99,15 @@ class FromChangelog(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return frozenset({frozenset(self.keys)} if self.keys else ())
 
     @property
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
+    def upsert_keys(self) -> Keys:
         return self.unique_keys
 
     def pruned(self, required: FieldNames) -> Node:
-        """One field stays beside the operation."""
+        """At least one field remains next to the operation."""
         kept = required | set(self.keys) or frozenset({f.name for f in self.schema[:1]})
         return replace(self, input=self.input.pruned(kept | {self.op}))
 

@@ -1,4 +1,4 @@
-"""CURRENT_WATERMARK: rows as they come, with the watermark that holds then."""
+"""CURRENT_WATERMARK: each row with the watermark at its arrival."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.properties import Keys, StateDescription, WindowInfo
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class CurrentWatermark(Unary):
 
     # --- properties -------------------------------------------------------------------------------------------
 
-    # It keeps no row, but Spark tells the watermark to operators with state alone.
+    # It stores nothing, but Spark reports the watermark to operators with state only.
     keeps_state = True
 
     awaited_domains = frozenset({TimeDomain.EVENT, TimeDomain.INGESTION})
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     @property
@@ -71,7 +71,7 @@ class CurrentWatermark(Unary):
 
     # --- what runs --------------------------------------------------------------------------------------------
 
-    # None: rows stay in the order in which they came.
+    # No keys, so that rows leave in the order of arrival.
     exchange_keys = ()
 
     columnar_only_clause = "CURRENT_WATERMARK"

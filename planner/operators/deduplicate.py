@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
-from sqlstream.planner.fields import Names as Unique
+from sqlstream.planner.fields import FieldNames, Provenance, UniqueNames, keys_fact
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Project
 from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Deduplicate(Unary):
 
     @property
     def timed(self) -> bool:
+        """True where rows are in order of a time of their own, not of arrival."""
         return self.domain is not TimeDomain.PROCESSING
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Deduplicate(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys | self.upsert_keys
 
     @property
@@ -57,12 +57,12 @@ class Deduplicate(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         return ALL_KINDS - {RowKind.DELETE} if self.last or self.timed else APPEND_ONLY
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
+    def upsert_keys(self) -> Keys:
         return frozenset({frozenset(self.keys)}) if self.keys else frozenset()
 
     consumer_name = "a first or last row"
@@ -79,7 +79,7 @@ class Deduplicate(Unary):
         """The first row in event time is final when the watermark has passed it."""
         if self.last:
             return None
-        number = Unique(f.name for f in self.schema).unique("number")
+        number = UniqueNames(f.name for f in self.schema).unique("number")
         best = TopN(self.input, self.keys, (Sorted(self.time),), ROW_NUMBER, 1, 1, number).append_only_variant()
         return None if best is None else Project(best, tuple(field.as_item for field in self.schema))
 

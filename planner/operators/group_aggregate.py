@@ -8,14 +8,14 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.aggregate_calls import read_by, sees_order, sees_ties, types_of_aggregate
+from sqlstream.planner.aggregate_calls import sees_order, sees_ties, types_of_aggregate, values_read_by
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact, traced
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.window_aggregate import GROUPING_SET
-from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, expiry_text
 from sqlstream.types import DataType
 
 
@@ -54,17 +54,17 @@ class GroupAggregate(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         """Groups go where their rows do. Distinct rows that only come stay what they are."""
         kinds = ALL_KINDS if self.aggregates else frozenset({RowKind.INSERT, RowKind.DELETE})
         return kinds if self.input.changelog_mode != APPEND_ONLY else kinds - {RowKind.DELETE}
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         grouping = {self.grouping_id} if self.grouping_id else set()
         return frozenset({frozenset({*self.keys, *grouping})})
 
@@ -130,7 +130,7 @@ class GroupAggregate(Unary):
         return self.input.changelog_mode != APPEND_ONLY or any(shows)
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        read = [expression for item in self.aggregates for expression in read_by(item)]
+        read = [expression for item in self.aggregates for expression in values_read_by(item)]
         if self.grouping_sets is not None or not all(isinstance(expression, exp.Column) for expression in read):
             return None
         return FieldsRead(tuple(dict.fromkeys([*self.keys, *(expression.name for expression in read)])), self.keys)

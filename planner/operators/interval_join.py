@@ -10,7 +10,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Schema
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.operators.join import Join, timeless
+from sqlstream.planner.operators.join import Join, without_time
 from sqlstream.planner.properties import FieldsRead, StateDescription
 
 
@@ -18,9 +18,9 @@ from sqlstream.planner.properties import FieldsRead, StateDescription
 class IntervalJoin(Join):
     """Rows match only where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
 
-    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they stand for the moment at
-    which a row comes. A row without a partner comes out when the watermark says that none comes any more. The fields of
-    a side that may be missing are no time attributes above.
+    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they stand for the
+    moment at which a row arrives. A row without a partner is emitted when the watermark says that none can arrive any
+    more. The fields of a side that may be missing are no time attributes above.
     """
 
     left_time: str = ""
@@ -31,14 +31,16 @@ class IntervalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple([timeless(field) if field.nullable else field for field in super().schema])
+        return tuple([without_time(field) if field.nullable else field for field in super().schema])
 
     @property
     def times(self) -> tuple[str, str]:
+        """The time fields of both sides."""
         return self.left_time, self.right_time
 
     @property
     def by_clock(self) -> bool:
+        """True for a join in processing time."""
         return self.domain is TimeDomain.PROCESSING
 
     def pruned(self, required: FieldNames) -> Node:
@@ -85,6 +87,7 @@ class IntervalJoin(Join):
 
     @property
     def bounds_text(self) -> str:
+        """The bounds as SQL."""
         lower, upper = (_moved(self.right_time, bound) for bound in (self.lower_us, self.upper_us))
         return f"{self.left_time} BETWEEN {lower} AND {upper}"
 

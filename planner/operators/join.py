@@ -13,7 +13,7 @@ from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, FieldsRead
+from sqlstream.planner.properties import ArrivalOrder, FieldsRead, Keys
 from sqlstream.udfs.joins import JoinKind
 
 
@@ -28,11 +28,11 @@ class Equality:
 
 @dataclass(frozen=True)
 class Join(Node):
-    """Rows of ``left`` beside those of ``right`` that match: all of ``equal`` are, and ``condition`` is true.
+    """Pairs of rows of ``left`` and ``right`` that match: all of ``equal`` are, and ``condition`` is true.
 
-    No field of one side has the name of one of the other. ``condition``: over the fields of both, for kinds that tell
-    rows without a partner; what else inner joins ask for is a filter above. Schema: the fields of the left side, then,
-    but for SEMI and ANTI, of the right; those of a side that may be missing are nullable.
+    No field of one side has the name of one of the other. ``condition``: over the fields of both, for kinds that emit
+    rows without a partner; other conditions of inner joins are a filter above. Schema: the fields of the left side,
+    then, except for SEMI and ANTI, of the right; those of a side that may be missing are nullable.
     """
 
     left: Node
@@ -46,8 +46,8 @@ class Join(Node):
         return self.left, self.right
 
     @cached_property
-    def decided(self) -> PairCondition | None:
-        """How kernels decide ``condition``."""
+    def pair_condition(self) -> PairCondition | None:
+        """``condition`` as kernels evaluate it on pairs of rows."""
         if self.condition is None:
             return None
         return pair_condition(self.condition, self.left.schema, self.right.schema)
@@ -61,7 +61,7 @@ class Join(Node):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of both sides that decide about matches."""
+        """The fields of both sides that matches depend on."""
         values = [side for equality in self.equal for side in (equality.left, equality.right)]
         return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
@@ -78,8 +78,8 @@ class Join(Node):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
-        """Those of one side where the other has at most one partner for each of its rows; else pairs of both."""
+    def unique_keys(self) -> Keys:
+        """The keys of one side where the other has at most one partner for each of its rows; else pairs of keys."""
         left, right = self.left.unique_keys, self.right.unique_keys
         if not self.kind.pairs:
             return left
@@ -97,12 +97,12 @@ class Join(Node):
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
-        """UNSAFE where the join key of a row changes: what its old and its new key group emit comes in no order."""
+    def upsert_keys(self) -> Keys:
+        """UNSAFE where the join key of a row changes: the results of its old and new key group arrive in no order."""
         return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
 
     def stays_together(self, key: frozenset[str], side: int) -> bool:
-        """Do rows of a side that have equal values of ``key`` meet in one key group?"""
+        """True where rows of a side with equal values of ``key`` are in one key group."""
         below = self.inputs[side]
         if below.changelog_mode == APPEND_ONLY or not key & below.field_names:
             return True
@@ -127,7 +127,7 @@ class Join(Node):
         return self.pruned_below(required | self.read)
 
     def pruned_below(self, needed: FieldNames) -> Node:
-        """The join over inputs with no more than the fields that are needed of them, one at least."""
+        """The join over inputs with the needed fields only, but at least one."""
         left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
         return replace(self, left=left, right=right)
 
@@ -136,7 +136,7 @@ class Join(Node):
         return self._side_read(read) is not None
 
     def _side_read(self, read: set[str]) -> int | None:
-        """The only side that is read, whose rows come out with a partner or not at all otherwise."""
+        """The only side that is read, if its rows are emitted with a partner or not at all."""
         pads_left, pads_right = self.kind.padded
         if read and read <= self.left.field_names and not pads_right:
             return 0
@@ -160,9 +160,11 @@ class Join(Node):
         return self.fields_of_side(port)
 
     def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
-        """What the exchange of a side reads, with its ``time`` if the join looks at that."""
+        """What the exchange of a side reads, with its ``time`` if the join depends on it."""
         equal = [(equality.left, equality.right)[port] for equality in self.equal]
-        operands = [operand for _, operand in self.decided.columns[port]] if self.decided is not None else []
+        operands = (
+            [operand for _, operand in self.pair_condition.columns[port]] if self.pair_condition is not None else []
+        )
         if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
             return None
         keys = tuple(value.name for value in equal)
@@ -170,7 +172,7 @@ class Join(Node):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """Of rows that are only added the pairs are the same in any order."""
+        """Pairs of rows that are only inserted are the same in any order."""
         return any(side.changelog_mode != APPEND_ONLY for side in self.inputs)
 
     @property
@@ -216,13 +218,13 @@ def _fields(side: Node, *, nullable: bool) -> Schema:
     return tuple([f if f.nullable else replace(f, nullable=True) for f in side.schema]) if nullable else side.schema
 
 
-def timeless(field: Field) -> Field:
+def without_time(field: Field) -> Field:
     """The field as no time attribute."""
     return field if field.time is None else replace(field, time=None)
 
 
 def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
-    """Do the equalities find at most one row of a side?"""
+    """True where the equalities find at most one row of a side."""
     equal = [(equality.left, equality.right)[side] for equality in node.equal]
     names = {value.name for value in equal if isinstance(value, exp.Column)}
     return any(key <= names for key in keys)

@@ -16,6 +16,8 @@ from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_
 from sqlstream.planner.properties import (
     Accepts,
     ArrivalOrder,
+    Keys,
+    Kinds,
     StateDescription,
     Topic,
     WaitsFor,
@@ -72,12 +74,12 @@ class Lookup(Unary):
 
     @property
     def remembers_answers(self) -> bool:
-        """Rows of the input may be retracted: the answers that they came with are kept for that."""
+        """True where rows of the input may be retracted: their answers are stored, to be retracted with them."""
         return self.input.changelog_mode != APPEND_ONLY
 
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """The fields that tell which row is retracted: the clock may have moved on since it came."""
+        """The fields that identify a row that is retracted: all but the clock, which may have moved on since."""
         return tuple(field.name for field in self.input.schema if field.time is not TimeDomain.PROCESSING)
 
     @property
@@ -96,7 +98,7 @@ class Lookup(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Answers must be forgotten."""
+        """Stored answers expire."""
         return self.ttl_ms > 0
 
     @property
@@ -106,7 +108,7 @@ class Lookup(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         """A lookup by the whole primary key finds at most one row."""
         key = self.source.primary_key if isinstance(self.source, Table) else ()
         is_by_key = bool(key) and set(key) <= {k.name for k in self.keys}
@@ -115,7 +117,7 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """In order per key is not the order of the input either."""
+        """Order per key is not the order of the input either."""
         if self.remembers_answers:
             return ArrivalOrder.MIXED
         return self.input.arrival_order if self.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
@@ -147,7 +149,7 @@ class Lookup(Unary):
 
     def pruned(self, required: FieldNames) -> Node:
         wanted = required | columns_of(self.condition) if self.condition is not None else required
-        # Rows are counted by what is left, so one output stays; a key is known without reading more.
+        # At least one output remains, because rows are counted by it; a key is known without reading more.
         outputs = tuple(o for o in self.outputs if o.name in wanted) or (self._cheapest_output,)
         read = frozenset().union(*(columns_of(o.expression) for o in outputs))
         asked = frozenset().union(*(columns_of(k.expression) for k in self.keys))
@@ -166,7 +168,7 @@ class Lookup(Unary):
         return not self.outer or not read & {o.name for o in self.outputs}
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """Rows that the left side alone rules out are not asked for; the others are part of ON."""
+        """Conditions on the input filter rows before they are looked up; the others become part of ON."""
         added = {o.name for o in self.outputs}
         below = [c for c in conditions if not columns_of(c) & added]
         rest = [c for c in conditions if columns_of(c) & added]
@@ -222,17 +224,17 @@ class Lookup(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
-        """What is found for a row need not be what was found for the one that it takes the place of."""
+    def changelog_mode(self) -> Kinds:
+        """An updated row may find another answer than the row before, so both are emitted in full."""
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.remembers_answers else APPEND_ONLY
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
-        """Changes of a key follow each other in the key group of the rows."""
+    def upsert_keys(self) -> Keys:
+        """Changes of a key stay in order in the key group of the rows."""
         keys = self.unique_keys
         return frozenset(key for key in keys if key >= set(self.answer_key)) if self.remembers_answers else keys
 
@@ -293,7 +295,7 @@ class Lookup(Unary):
 
     @property
     def exchange_keys(self) -> tuple[str, ...]:
-        """Rows in order wait for each other, whatever their keys; changes are in order by row."""
+        """Ordered rows wait for each other, whatever their keys; changes are ordered by row."""
         if self.remembers_answers:
             return self.answer_key
         return () if self.options.order is Order.ORDERED else tuple(key.name for key in self.keys)

@@ -8,14 +8,14 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
 from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.properties import StateDescription, WaitsFor
+from sqlstream.planner.properties import Kinds, StateDescription, WaitsFor
 from sqlstream.udfs.match.automaton import Automaton, Skip
 
 
@@ -24,7 +24,7 @@ class MatchRecognize(Unary):
     """For each match of the ``pattern`` among the rows with equal ``keys`` in order of ``time`` and ``ties``: the keys
     and the ``measures``. With ``all_rows`` a row for each row of the match: the input's fields and the measures.
 
-    ``operands`` are those of ``definitions``. In event time rows behind the watermark are late, and dropped.
+    ``operands`` are those of ``definitions``. In event time rows older than the watermark are late, and dropped.
     ``within_ms``: how much later than the first row of a match the last one may be.
     """
 
@@ -95,7 +95,7 @@ class MatchRecognize(Unary):
 
     changelog_mode = APPEND_ONLY
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY
 
     prefers_inserts = True

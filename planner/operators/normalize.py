@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.catalog import ALL_KINDS, RowKind
+from sqlstream.planner.catalog import ALL_KINDS
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.properties import StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.properties import Keys, Kinds, StateDescription, WindowInfo, expiry_text
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Normalize(Unary):
 
     changelog_mode = ALL_KINDS
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
@@ -48,7 +48,7 @@ class Normalize(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return frozenset({frozenset(self.keys)})
 
     @property

@@ -8,13 +8,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.aggregate_calls import read_by
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.aggregate_calls import values_read_by
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, fields_fact, keys_fact, traced
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
@@ -47,8 +47,8 @@ class Sorted:
 class Over(Unary):
     """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in order of ``time``.
 
-    In event time a row comes out when the watermark says that no row comes any more that its frames may hold; rows
-    behind the watermark are late, and dropped. In processing time it comes out at once. ``ties`` order rows of one
+    In event time a row is emitted when the watermark says that its frames are complete; rows older than the watermark
+    are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of one
     time. Schema: the fields of the input that somebody reads (``passed``; None: all), then the calls.
     """
 
@@ -71,6 +71,7 @@ class Over(Unary):
 
     @property
     def results(self) -> tuple[Field, ...]:
+        """The fields of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
@@ -99,7 +100,7 @@ class Over(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         names = {field.name for field in self.of_input}
         return frozenset(key for key in self.input.unique_keys if key <= names)
 
@@ -110,10 +111,10 @@ class Over(Unary):
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    # Rows come out when no change of them is expected any more.
+    # Rows are emitted when they can no longer change.
     changelog_mode = APPEND_ONLY
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS if self.domain is TimeDomain.EVENT else APPEND_ONLY
 
     prefers_inserts = True
@@ -193,7 +194,7 @@ class Over(Unary):
             yield "rows", "come and go"
 
     def state_descriptions(self) -> Iterator[StateDescription]:
-        """Frames of times forget rows; all others keep rows or totals of each key."""
+        """Frames of times free rows; all others store rows or totals of each key."""
         frames = [call.frame for call in self.calls]
         if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
             yield StateDescription("the rows of frames", "the watermark passes all frames that hold them")
@@ -211,6 +212,7 @@ def sorted_text(tie: Sorted) -> str:
 
 
 def call_text(call: OverCall, in_time: bool = True) -> str:
+    """``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``; ``in_time`` as for ``frame_text``."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
 
@@ -234,7 +236,7 @@ def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
     expression = call.item.expression
     if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
-        yield from read_by(call.item)
+        yield from values_read_by(call.item)
     else:
         yield from (*expression.expressions[:1], *expression.expressions[2:])
 

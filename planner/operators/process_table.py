@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.expressions import sql
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, StateDescription
+from sqlstream.planner.properties import ArrivalOrder, Kinds, StateDescription
 from sqlstream.types import DataType
 
 
@@ -174,7 +174,7 @@ class ProcessTable(Node):
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY
 
     why_inserts_only = "the function is not told the kinds of its rows"

@@ -11,8 +11,8 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.node import cached_per_node
-from sqlstream.planner.operators.join import Join, timeless
-from sqlstream.planner.properties import StateDescription, expiry_text
+from sqlstream.planner.operators.join import Join, without_time
+from sqlstream.planner.properties import Keys, Kinds, StateDescription, expiry_text
 from sqlstream.udfs.joins import JoinKind
 
 Names = frozenset[str]
@@ -20,36 +20,38 @@ Names = frozenset[str]
 
 @dataclass(frozen=True)
 class RegularJoin(Join):
-    """Every row of one side meets every row of the other, however far apart they come; so its rows have no order in
-    time, and no time attributes.
+    """Every row of one side meets every row of the other, however far apart they arrive; so the results have no order
+    in time, and no time attributes.
 
-    ``ttl_ms``: how long the rows of each side are kept after they came, in processing time; 0 for ever. The results
-    with a row that is kept no longer stay as they are.
+    ``ttl_ms``: how long the rows of each side are stored after they arrived, in processing time; 0 for ever. Results
+    with an expired row are not retracted.
     """
 
     ttl_ms: tuple[int, int] = (0, 0)
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(map(timeless, super().schema))
+        return tuple(map(without_time, super().schema))
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
-        """Inserts only from inserts, where no row is taken back because its first partner has come."""
+    def changelog_mode(self) -> Kinds:
+        """Inserts only from inserts, where no row is retracted because its first partner has arrived."""
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):
             return APPEND_ONLY
         return frozenset({RowKind.INSERT, RowKind.DELETE})
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
-        """Changes of a key follow each other in the key group of what must be equal: one side of it must be in the key.
-        Not one whose rows may be missing: what then is NULL does not tell the key group."""
+    def upsert_keys(self) -> Keys:
+        """Changes of a key stay in order if they are in one key group: the key must contain one side of ``equal``.
+
+        Not a side whose rows may be missing, whose NULLs do not determine the key group.
+        """
         sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
         pads_left, pads_right = self.kind.padded
         held = [sides[0]] if not pads_right else []
@@ -66,7 +68,7 @@ class RegularJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Rows must be forgotten."""
+        """Stored rows expire."""
         return any(self.ttl_ms)
 
     def watermark_fields_needed(self, needed: Names) -> Names:

@@ -10,7 +10,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Provenance, Schema
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, StateDescription, expiry_text
+from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, StateDescription, expiry_text
 from sqlstream.udfs.changes import SetKind
 
 
@@ -46,17 +46,17 @@ class SetOperation(Node):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         """What the right side gets takes rows out of EXCEPT."""
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         return APPEND_ONLY if appends and self.kind.intersects else frozenset({RowKind.INSERT, RowKind.DELETE})
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return frozenset() if self.kind.repeats else frozenset({self.field_names})
 
     @property

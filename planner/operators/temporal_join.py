@@ -1,4 +1,4 @@
-"""Temporal join: each row of the left side beside the row of its key that the right side had at its time."""
+"""Temporal join: each row of the left side with the row of its key that the right side had at its time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import FieldNames, Schema
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.operators.join import Join, timeless
-from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.operators.join import Join, without_time
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, expiry_text
 
 
 @dataclass(frozen=True)
 class TemporalJoin(Join):
-    """Each row of ``left``, which has one partner at most; ``kind`` is INNER or LEFT. What the right side keeps of a
-    key is what the fields of ``equal`` tell apart.
+    """Each row of ``left``, which has one partner at most; ``kind`` is INNER or LEFT. The right side stores rows by the
+    fields of ``equal``.
 
     In event time a left row waits until the watermark reaches its ``left_time``. Its partner is the right row with the
     newest ``right_time`` not after that, with ``strict`` before it. Right rows are changes of which each holds from its
@@ -38,25 +38,28 @@ class TemporalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        """The times of the right side are older than the watermark when they come out."""
+        """The times of the right side are older than the watermark when they are emitted."""
         own = self.left.field_names
-        return tuple([field if field.name in own else timeless(field) for field in super().schema])
+        return tuple([field if field.name in own else without_time(field) for field in super().schema])
 
     @property
     def timed(self) -> bool:
+        """True for a join in event or ingestion time."""
         return self.domain is not TimeDomain.PROCESSING
 
     @property
     def times(self) -> tuple[str, ...]:
+        """The time fields of both sides; none in processing time."""
         return (self.left_time, self.right_time) if self.timed else ()
 
     @property
     def is_asof(self) -> bool:
+        """True where the right side are plain rows, not changes."""
         return self.first_by is not None
 
     @property
-    def told_apart_by(self) -> tuple[str, ...]:
-        """The fields that tell which left row is retracted: the clock may have moved on since it came."""
+    def left_row_identity(self) -> tuple[str, ...]:
+        """The fields that identify a left row that is retracted: all but the clock, which may have moved on since."""
         return tuple(field.name for field in self.left.schema if field.time is not TimeDomain.PROCESSING)
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -71,38 +74,38 @@ class TemporalJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Rows must be forgotten."""
+        """Stored rows expire."""
         return self.ttl_ms > 0 or self.left_ttl_ms > 0
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.left.unique_keys
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
-        """Changes of a key follow each other where the key groups of its rows are the same."""
+    def upsert_keys(self) -> Keys:
+        """Changes of a key stay in order where its rows are in one key group."""
         return frozenset(key for key in self.left.unique_keys if self.stays_together(key, 0))
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     @property
     def retracts(self) -> bool:
-        """Left rows may be retracted: the partners that they came with are remembered for that."""
+        """True where left rows may be retracted: their partners are stored, to be retracted with them."""
         return self.left.changelog_mode != APPEND_ONLY
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
-        """The row that takes the place of another one may have another partner, or none."""
+    def changelog_mode(self) -> Kinds:
+        """An updated row may have another partner than the row before, or none."""
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.retracts else APPEND_ONLY
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY if port == 1 and self.is_asof else ALL_KINDS
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """The row that takes the place of another one on the right side says from when on."""
+        """On the right side +U says from when on a row holds."""
         return port == 0
 
     why_inserts_only = "a row that was the nearest one to others could be taken back"
@@ -133,7 +136,7 @@ class TemporalJoin(Join):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """Of rows of one time the last one that came counts, but where an order tells which."""
+        """Among rows of one time the last to arrive counts, unless ``first_by`` orders them."""
         return not self.first_by or self.retracts
 
     # --- texts and state --------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class TemporalJoin(Join):
         yield "time to live of the right side", readable(self.ttl_ms) if self.ttl_ms else "for ever"
         if self.retracts:
             left = self.left.column_provenance
-            yield "left rows", f"retracted by {', '.join(left[name] for name in self.told_apart_by)}"
+            yield "left rows", f"retracted by {', '.join(left[name] for name in self.left_row_identity)}"
             yield "time to live of the left side", readable(self.left_ttl_ms) if self.left_ttl_ms else "for ever"
 
     def state_descriptions(self) -> Iterator[StateDescription]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TimeDomain
 from sqlstream.planner.fields import FieldNames, Provenance, keys_fact
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.properties import StateDescription, WindowInfo
+from sqlstream.planner.properties import Keys, Kinds, StateDescription, WindowInfo
 
 
 @dataclass(frozen=True)
 class TemporalSort(Unary):
-    """The rows in the order of ``time``, then of ``ties``, then as they came. A row comes out when the watermark has
-    passed it; rows behind the watermark are late, and dropped. Rows are in this order where they have equal ``keys``,
-    of which changes of a row have the same; without keys all rows are in one key group."""
+    """The rows in the order of ``time``, then of ``ties``, then of arrival.
+
+    A row is emitted when the watermark has passed it; rows older than the watermark are late, and dropped. The order
+    holds among rows with equal ``keys``, which changes of one row have; without keys all rows are in one key group.
+    """
 
     time: str
     ties: tuple[Sorted, ...] = ()
@@ -32,7 +34,7 @@ class TemporalSort(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     @property
@@ -43,7 +45,7 @@ class TemporalSort(Unary):
     # Rows come out when no change of them is expected any more.
     changelog_mode = APPEND_ONLY
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         return ALL_KINDS
 
     prefers_inserts = True

@@ -14,7 +14,7 @@ from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
-from sqlstream.planner.properties import FieldsRead, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"
@@ -85,12 +85,12 @@ class TopN(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys | self._slots
 
     @property
-    def _slots(self) -> frozenset[frozenset[str]]:
-        """The fields that tell which place a row has."""
+    def _slots(self) -> Keys:
+        """The fields that identify the place of a row."""
         if self.is_single:
             return frozenset({frozenset(self.keys)}) if self.keys else frozenset()
         if self.function != ROW_NUMBER or self.number is None:
@@ -106,7 +106,7 @@ class TopN(Unary):
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         appends = self.input.changelog_mode == APPEND_ONLY
         if self.closes is not None or (appends and not self.order):
             return APPEND_ONLY
@@ -114,7 +114,7 @@ class TopN(Unary):
             return frozenset({RowKind.INSERT, RowKind.DELETE})
         return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         """A row that is retracted would not have the time at which it came."""
         fields = {f.name: f for f in self.input.schema}
         by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
@@ -122,7 +122,7 @@ class TopN(Unary):
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
+    def upsert_keys(self) -> Keys:
         """Where rows take the place of others, changes are about places; else about rows of their keys."""
         slots = self._slots
         if slots or self.is_single:
@@ -152,7 +152,7 @@ class TopN(Unary):
         time, *ties = self.order
         item = Item(number, exp.Anonymous(this=self.function, expressions=[]), INT, False)
         numbered = Over(self.input, self.keys, time.name, (OverCall(item, None),), TimeDomain.EVENT, tuple(ties))
-        return Filter(numbered, between(number, self.first, self.last))
+        return Filter(numbered, number_between(number, self.first, self.last))
 
     # --- rules ------------------------------------------------------------------------------------------------
 
@@ -234,29 +234,29 @@ class TopN(Unary):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The rows of LIMIT, behind those that OFFSET skips."""
+class Limit:
+    """The ``rows`` of LIMIT, after those that OFFSET ``skipped``."""
 
     rows: int
     skipped: int
 
     @property
     def last(self) -> int:
+        """The number of the last row, counted from 1."""
         return self.skipped + self.rows
 
 
-def rows_wanted(plan: Node) -> Wanted | None:
-    """What a query gives at most that has LIMIT and no order, after which nothing more can come out of it; None for
-    all others."""
+def limit_of(plan: Node) -> Limit | None:
+    """The limit of a query with LIMIT and without order, after which it can emit nothing more; None for others."""
     match plan:
         case Output() | Insert() | Project():
-            return rows_wanted(plan.input)
+            return limit_of(plan.input)
         case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY:
-            return Wanted(plan.last - plan.first + 1, plan.first - 1)
+            return Limit(plan.last - plan.first + 1, plan.first - 1)
     return None
 
 
-def between(number: str, first: int, last: int) -> exp.Expression:
+def number_between(number: str, first: int, last: int) -> exp.Expression:
     """The condition on a field of numbers."""
     column, low, high = field_of(number), exp.Literal.number(first), exp.Literal.number(last)
     if first == last:

@@ -14,7 +14,7 @@ from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.over import OverCall, Sorted, arguments_of, call_text, function_text, sorted_text
-from sqlstream.planner.properties import FieldsRead, StateDescription, expiry_text
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, expiry_text
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
@@ -22,7 +22,7 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 @dataclass(frozen=True)
 class UpdatingOver(Unary):
     """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in the ``order``; without
-    one all of these are peers. A row comes out at once, and anew when others change its results.
+    one all of these are peers. A row is emitted at once, and again when others change its results.
 
     ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. Schema: that of the input, without time
     attributes, then the calls.
@@ -39,6 +39,7 @@ class UpdatingOver(Unary):
 
     @property
     def results(self) -> tuple[Field, ...]:
+        """The fields of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
@@ -63,24 +64,24 @@ class UpdatingOver(Unary):
 
     @property
     @cached_per_node
-    def unique_keys(self) -> frozenset[frozenset[str]]:
+    def unique_keys(self) -> Keys:
         return self.input.unique_keys
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     @property
     @cached_per_node
-    def changelog_mode(self) -> frozenset[RowKind]:
+    def changelog_mode(self) -> Kinds:
         return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
-    def accepted_kinds(self, port: int = 0) -> frozenset[RowKind]:
+    def accepted_kinds(self, port: int = 0) -> Kinds:
         """A row that is retracted would not have the time at which it came."""
         by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
         return APPEND_ONLY if by_arrival else ALL_KINDS
 
     @property
     @cached_per_node
-    def upsert_keys(self) -> frozenset[frozenset[str]]:
+    def upsert_keys(self) -> Keys:
         """Changes of a row are those of its key of OVER, in whose order they come."""
         return frozenset(key | set(self.keys) for key in self.input.unique_keys)
 

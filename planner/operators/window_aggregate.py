@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from sqlstream.planner.aggregate_calls import (
     lists_in_arrival_order,
-    read_by,
     reads_plain_column,
     sees_order,
     sees_ties,
     types_of_aggregate,
+    values_read_by,
 )
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of
@@ -197,7 +197,7 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
+        """One row per key and window; bounds do not identify windows of rows, and each firing adds a row."""
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
         retracts = self.firing.accumulation is Accumulation.RETRACTING
@@ -370,7 +370,7 @@ class WindowAggregate(Windowed):
     def fields_read(self, port: int = 0) -> FieldsRead | None:
         if self.grouping_sets is not None:
             return None
-        expressions = [read for item in self.aggregates for read in read_by(item)]
+        expressions = [read for item in self.aggregates for read in values_read_by(item)]
         computes = any(not isinstance(read, exp.Column) for read in expressions)
         if computes or self._window_computes or self._firing_computes:
             return None

@@ -9,7 +9,7 @@ from functools import cached_property
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import FieldNames, Schema
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.operators.join import Join, timeless
+from sqlstream.planner.operators.join import Join, without_time
 from sqlstream.planner.properties import StateDescription, WindowInfo
 
 
@@ -24,7 +24,7 @@ class WindowJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple([timeless(field) if field.nullable else field for field in super().schema])
+        return tuple([without_time(field) if field.nullable else field for field in super().schema])
 
     def pruned(self, required: FieldNames) -> Node:
         return self.pruned_below(required | self.read | {*self.ends})

@@ -16,9 +16,9 @@ from sqlstream.planner.fields import (
     Field,
     FieldNames,
     Item,
-    Names,
     Provenance,
     Schema,
+    UniqueNames,
     is_qualified_by_tables,
     keys_fact,
 )
@@ -404,7 +404,7 @@ def _above_project(node: Project, assign: AssignWindows, spare: set[str]) -> Ass
     renamed = {i.expression.name: i.name for i in dropped if isinstance(i.expression, exp.Column)}
     if len(renamed) < len(dropped) or not {assign.columns.start, assign.columns.end} <= set(renamed):
         return None
-    names = Names([*(i.name for i in node.items), *spare])
+    names = UniqueNames([*(i.name for i in node.items), *spare])
     given = [i.name for i in node.items if i.name in spare and i not in kept]
     window_time = given[0] if given else renamed.get(assign.columns.time) or names.unique("window_time")
     columns = WindowColumns(renamed[assign.columns.start], renamed[assign.columns.end], window_time)
@@ -427,7 +427,7 @@ def _names_below(node: Project, names: set[str]) -> set[str]:
 
 
 def _passing(
-    wanted: list[str], kept: tuple[Item, ...], below: Node, names: Names
+    wanted: list[str], kept: tuple[Item, ...], below: Node, names: UniqueNames
 ) -> tuple[tuple[Item, ...], dict[str, str]]:
     """The items with those fields passed on, and under which names they are."""
     items = list(kept)

@@ -15,7 +15,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.changes import drops_before
+from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.physical.steps import (
@@ -35,11 +35,11 @@ from sqlstream.planner.physical.steps import (
     Step,
     WatermarkSource,
     Write,
-    candidate,
     clocks_of,
     files_to_read,
     gear_of,
     observes_watermarks,
+    parquet_scan_below,
     times_between,
     watermarked_nodes,
 )
@@ -81,17 +81,20 @@ class _Whole:
     lookups: Iterator[int]
     watermarks: Iterator[int]
 
-    def told(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> WatermarkSource:
-        """How a watermark is told where no exchange does: that of processing time by ticks where others are awaited."""
+    def watermark_source(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> WatermarkSource:
+        """How Spark learns a watermark that no exchange reports: that of processing time by ticks, where others are
+        awaited too."""
         if mark.domain not in awaited:
             return WatermarkSource.NOT
         others = {m.domain for m in self.marks} != {mark.domain}
         by_ticks = mark.domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR and others
         return WatermarkSource.BY_TICKS if by_ticks else WatermarkSource.BY_ROWS
 
-    def tells_alone(self, mark: AssignTime) -> bool:
-        """May an exchange tell the watermark of rows that all reach it? In a statement set other queries read them,
-        too, whose watermark is the same where they read the same table."""
+    def is_only_reader(self, mark: AssignTime) -> bool:
+        """True where an exchange that gets all rows may report their watermark.
+
+        In a statement set other queries read them, too, whose watermark is the same where they read the same table.
+        """
         return not isinstance(self.plan, StatementSet) or all(other.table == mark.table for other in self.marks)
 
     def metric(self) -> int | None:
@@ -103,7 +106,7 @@ class _Whole:
 class Above:
     """The nodes above the current one. ``awaited``: the time fields whose watermark some operator awaits.
     ``stateful``: the operators with state, innermost last. ``in_order``: one of them depends on the order of rows.
-    ``told``: the time field whose watermark an exchange tells Spark. ``read``: the scan that an exchange reads
+    ``reported``: the time field whose watermark an exchange reports. ``read``: the scan that an exchange reads
     itself. ``linked``: the operator above may be chained to the one below, whatever projections are between them.
     ``functions``: what happens to rows for which a scalar function raises an exception. ``before``: an operator
     above needs rows of the kind -U."""
@@ -112,15 +115,16 @@ class Above:
     awaited: frozenset[TimeDomain] = frozenset()
     stateful: tuple[Node, ...] = ()
     in_order: bool = False
-    told: AssignTime | None = None
+    reported: AssignTime | None = None
     read: Scan | None = None
     linked: bool = False
     functions: OnError = FAIL
     before: bool = False
 
     def step(self, node: Node) -> Step:
+        """The step of a node, over those of its inputs."""
         planned = self._step(node)
-        return replace(planned, drops_before=True) if drops_before(node, self.before) else planned
+        return replace(planned, drops_before=True) if drops_update_before(node, self.before) else planned
 
     def _step(self, node: Node) -> Step:
         if not node.keeps_state:
@@ -136,9 +140,9 @@ class Above:
         over = replace(self, before=node.reads_update_before(self.before, port))
         if port >= len(ports):
             return over
-        told, files = ports[port].told, ports[port].files
-        source, read = told.source if told is not None else None, files.scan if files is not None else None
-        return replace(over, told=source, read=read)
+        watermark, files = ports[port].watermark, ports[port].files
+        source, read = watermark.source if watermark is not None else None, files.scan if files is not None else None
+        return replace(over, reported=source, read=read)
 
     @property
     def native_state(self) -> tuple[Node, ...]:
@@ -151,6 +155,7 @@ class Above:
 
     @property
     def skips(self) -> bool:
+        """True where projections do not run, because the operator above reads what it needs from below."""
         return self.read is not None or self.linked
 
     # --- operators with state -------------------------------------------------------------------------------------
@@ -203,11 +208,11 @@ class Above:
         """The exchange of one input of the operator ``node``."""
         if self.linked:
             return Port()
-        told = self._told(node, port)
-        return Port(told, None if ticks else self._files(node, port, told))
+        watermark = self._watermark(node, port)
+        return Port(watermark, None if ticks else self._files(node, port, watermark))
 
-    def _told(self, node: Node, port: int) -> BlobWatermark | None:
-        """The watermark that the exchange of an input can tell: that of rows which all come."""
+    def _watermark(self, node: Node, port: int) -> BlobWatermark | None:
+        """The watermark that the exchange of an input can report, because it gets all rows; None where it cannot."""
         time = node.watermark_field(port)
         node_and_name = below_projections(node.inputs[port], time) if time is not None else None
         if time is None or node_and_name is None:
@@ -215,18 +220,18 @@ class Above:
         source, name = node_and_name
         if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
             return None
-        if source.domain not in self.awaited | node.awaited_domains or not self.whole.tells_alone(source):
+        if source.domain not in self.awaited | node.awaited_domains or not self.whole.is_only_reader(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
 
-    def _files(self, node: Node, port: int, told: BlobWatermark | None) -> FilesToRead | None:
+    def _files(self, node: Node, port: int, watermark: BlobWatermark | None) -> FilesToRead | None:
         """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
         below = node.inputs[port]
-        scan = candidate(below)
+        scan = parquet_scan_below(below)
         if scan is None or isinstance(self.whole.plan, StatementSet):
             return None
-        others = (time for time in times_between(below) if told is None or time is not told.source)
-        if any(self.whole.told(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
+        others = (time for time in times_between(below) if watermark is None or time is not watermark.source)
+        if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         files = files_to_read(node, port, scan)
         return files if files is not None and self.whole.engine.reads_files(scan) else None
@@ -244,9 +249,13 @@ class Above:
                 _require_passage("dead letters", node.on_error.table, self.native_state)
                 return Read(node, (), self.in_order, by_exchange=self.read is node)
             case AssignTime():
-                told = WatermarkSource.BY_BLOBS if node is self.told else self.whole.told(node, self.awaited)
+                source = (
+                    WatermarkSource.BY_BLOBS
+                    if node is self.reported
+                    else self.whole.watermark_source(node, self.awaited)
+                )
                 below = self.below(node)  # whose watermarks are numbered first
-                return Mark(node, below, told, self.whole.metric() if told is WatermarkSource.BY_ROWS else None)
+                return Mark(node, below, source, self.whole.metric() if source is WatermarkSource.BY_ROWS else None)
             case Output() | Insert():
                 return Write(node, replace(self, functions=node.functions).below(node))
             case StatementSet():

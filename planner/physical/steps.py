@@ -16,18 +16,19 @@ from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark import Watermark
 
 # --- clocks ----------------------------------------------------------------------------------------------------
-# Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
-# every key group; otherwise the clock itself is Spark's watermark. Lookups that defer rows need micro-batches in which
-# they are asked for again, and rows held by barriers such in which they say so, so ticks make some.
+# Spark has one watermark per query. Where windows wait for event time, processing time arrives as ticks, rows that
+# reach every key group; otherwise the clock itself is Spark's watermark. Ticks also make the micro-batches in which
+# lookups are asked again for deferred rows, and in which barriers say which rows they hold.
 
 
 @dataclass(frozen=True)
 class PlanClocks:
-    """``watermark`` is what Spark's watermark is. ``ticks``: processing time comes as ticks, as no watermark of a table
-    is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: the end of a bounded input is told
-    by a tick, as no table has a watermark.
+    """The clocks of a plan. ``watermark`` is what Spark's watermark is.
 
-    On the native gear nothing but the watermark tells time.
+    ``ticks``: processing time arrives as ticks, as no watermark of a table is the clock. ``waiting``: what rows of the
+    plan may wait for. ``ends_by_tick``: a tick reports the end of a bounded input, as no table has a watermark.
+
+    On the native gear the watermark is the only clock.
     """
 
     watermark: Watermark = Watermark.NONE
@@ -47,7 +48,7 @@ class PlanClocks:
 
 
 def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
-    """The clocks on the columnar gear."""
+    """The clocks that a plan needs on the columnar gear; ``marks`` are its time attributes with a watermark."""
     stateful = list(stateful_nodes(plan))
     by_clock = any(each.uses_processing_time for each in stateful)
     event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
@@ -91,7 +92,7 @@ def observes_watermarks(plan: Node) -> bool:
 AUTO = "auto"
 
 
-def never(scan: Scan) -> bool:
+def reads_no_files(scan: Scan) -> bool:
     """Spark reads the files of all scans."""
     return False
 
@@ -105,7 +106,7 @@ class Engine:
 
     gear: str = AUTO
     chains: bool = True
-    reads_files: Callable[[Scan], bool] = never
+    reads_files: Callable[[Scan], bool] = reads_no_files
 
 
 class Gear(Enum):
@@ -144,10 +145,11 @@ class FilesToRead:
     columns: tuple[tuple[str, Column], ...]
 
     def column(self, field: str) -> Column:
+        """The column of the table that a field is."""
         return dict(self.columns)[field]
 
 
-def candidate(below: Node) -> Scan | None:
+def parquet_scan_below(below: Node) -> Scan | None:
     """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
@@ -177,7 +179,7 @@ def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
 
 
 def _down(below: Node) -> Iterator[Node]:
-    """The node and those below it, as far as they leave rows as they are, and what stands below that."""
+    """The node and those below it as far as they keep all rows, and the first node that does not."""
     while isinstance(below, Project | AssignTime):
         yield below
         below = below.input
@@ -185,7 +187,7 @@ def _down(below: Node) -> Iterator[Node]:
 
 
 def _column(below: Node, name: str, scan: Scan) -> Column | None:
-    """The column of the file that a field is; None where it is computed, or of a type that is not read alike."""
+    """The column of the file that a field is; None if it is computed, or of a type that pyarrow reads differently."""
     while below is not scan:
         source = below_projections(below, name)
         if source is None:
@@ -275,7 +277,7 @@ class Ask(Compute):
 class Read(Step):
     """The rows of a table. ``by_exchange``: Spark lists its files, which the exchange above reads.
 
-    ``in_order``: with the hidden columns that tell the order of rows.
+    ``in_order``: with the hidden columns that number the rows.
     """
 
     node: Scan
@@ -294,13 +296,13 @@ class WatermarkSource(Enum):
     """How Spark learns a watermark."""
 
     NOT = "not"
-    """Nobody waits for it."""
+    """No operator waits for it."""
     BY_TICKS = "by ticks"
-    """Ticks tell the clock to those who wait for it."""
+    """Ticks report the clock to the operators that wait for it."""
     BY_ROWS = "by rows"
     """``withWatermark`` over the rows, united with control rows."""
     BY_BLOBS = "by blobs"
-    """The exchange above tells the newest time of its blobs, which are united with control rows."""
+    """The exchange above reports the newest time of its blobs, which are united with control rows."""
 
 
 @dataclass(frozen=True)
@@ -308,18 +310,18 @@ class Mark(Step):
     """A time attribute and its watermark. ``metric``: the number under which the watermark is observed, if it is."""
 
     node: AssignTime
-    told: WatermarkSource = WatermarkSource.NOT
+    watermark_source: WatermarkSource = WatermarkSource.NOT
     metric: int | None = None
 
     @property
     def runs(self) -> str:
         node, delay = self.node, readable(self.node.delay_ms)
-        if self.told is WatermarkSource.BY_BLOBS:
-            told = "the exchange above tells the newest time of its rows, and control rows join them there"
-            return f"nothing here, {told} (withWatermark, delay {delay})"
-        if self.told is WatermarkSource.BY_TICKS:
+        if self.watermark_source is WatermarkSource.BY_BLOBS:
+            reported = "the exchange above tells the newest time of its rows, and control rows join them there"
+            return f"nothing here, {reported} (withWatermark, delay {delay})"
+        if self.watermark_source is WatermarkSource.BY_TICKS:
             return "a column with the clock, which ticks tell the operators above"
-        if self.told is WatermarkSource.NOT:
+        if self.watermark_source is WatermarkSource.NOT:
             return "nothing, no window waits for this watermark"
         clock = "the time column" if node.domain is TimeDomain.EVENT else "the clock of the batch"
         return (
@@ -339,7 +341,7 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source``, told by the blobs of an exchange; ``time`` is the field of the operator's input.
+    """The watermark of ``source``, reported by the blobs of an exchange; ``time`` is the field of the operator's input.
     ``metric``: the number under which the watermark is observed, if it is."""
 
     source: AssignTime
@@ -349,10 +351,10 @@ class BlobWatermark:
 
 @dataclass(frozen=True)
 class Port:
-    """The exchange of one input of an operator. ``told``: the watermark that it tells Spark. ``files``: the files
+    """The exchange of one input of an operator. ``watermark``: that which it reports to Spark. ``files``: the files
     that it reads in place of Spark."""
 
-    told: BlobWatermark | None = None
+    watermark: BlobWatermark | None = None
     files: FilesToRead | None = None
 
 
@@ -364,7 +366,7 @@ class Operator(Step):
     all rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
     ``ticks``: processing time comes as ticks. ``stateful_above``: the next operator with state above. ``link``: it
     is chained to the operator below; ``apart`` says why it is not. ``lookup``: the number of a lookup with
-    state, among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
+    state, among the lookups of the plan. ``held_back_ms``: how far its watermark is held back from that of the query.
     ``ports``: the exchange of each input.
     """
 
@@ -388,6 +390,7 @@ class Operator(Step):
 
     @property
     def keyed(self) -> bool:
+        """True where the exchange distributes rows by keys, False where all go to one key group."""
         return bool(self.keys)
 
     @property
@@ -401,9 +404,9 @@ class Operator(Step):
 
     @property
     def runs(self) -> str:
-        before, behind = self.node.before_exchange_text, self.node.after_kernel_text
+        before, after = self.node.before_exchange_text, self.node.after_kernel_text
         late = f", watermark {readable(self.held_back_ms)} behind" if self.held_back_ms else ""
-        parts = (before, self._exchange_text, f"kernel {self.node.kernel_text}{late}", "state in RocksDB", behind)
+        parts = (before, self._exchange_text, f"kernel {self.node.kernel_text}{late}", "state in RocksDB", after)
         apart = f" (not in the call of the operator below: {self.apart})" if self.apart is not None else ""
         return f"{', '.join(text for text in parts if text is not None)}{apart}"
 
@@ -439,14 +442,17 @@ class PhysicalPlan:
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:
-        """The watermark that an operator sees: that of the plan, where something at or below it tells one.
+        """The watermark that an operator sees: that of the plan, where something at or below it reports one.
 
         Spark refuses operators that ask for a watermark where none is.
         """
         by_ticks = self.clocks.watermark is Watermark.CLOCK
         for step in operator.walk():
-            told = isinstance(step, Mark) and step.told in (WatermarkSource.BY_ROWS, WatermarkSource.BY_BLOBS)
-            if told or (by_ticks and isinstance(step, Operator) and step.ticks):
+            reported = isinstance(step, Mark) and step.watermark_source in (
+                WatermarkSource.BY_ROWS,
+                WatermarkSource.BY_BLOBS,
+            )
+            if reported or (by_ticks and isinstance(step, Operator) and step.ticks):
                 return self.clocks.watermark
         return Watermark.NONE
 
@@ -461,7 +467,7 @@ def _observes(step: Step) -> bool:
         case Mark():
             return step.metric is not None
         case Operator():
-            return any(port.told is not None and port.told.metric is not None for port in step.ports)
+            return any(port.watermark is not None and port.watermark.metric is not None for port in step.ports)
     return False
 
 

@@ -9,14 +9,14 @@ from itertools import islice
 from sqlglot import exp
 
 from sqlstream.planner.expressions import (
+    as_expression,
     both,
     columns_of,
     conjunction,
     conjuncts,
-    fitted,
     is_repeatable,
     is_repeatable_alone,
-    node_of,
+    parenthesized,
     rewritten,
 )
 from sqlstream.planner.node import Conditions, Node, bottom_up
@@ -93,9 +93,9 @@ def _merged(outer: Project, inner: Project) -> Project:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
         computed = values[node.name]
-        return fitted(computed.copy() if _is_cheap(computed) else computed)
+        return parenthesized(computed.copy() if _is_cheap(computed) else computed)
 
-    items = tuple(replace(i, expression=node_of(rewritten(i.expression, value))) for i in outer.items)
+    items = tuple(replace(i, expression=as_expression(rewritten(i.expression, value))) for i in outer.items)
     return Project(inner.input, items)
 
 
@@ -137,9 +137,9 @@ def _beside(node: Filter, conditions: Conditions) -> Node:
 
 
 def _divided(node: Node, conditions: Conditions, guarded: bool) -> tuple[Conditions, Conditions]:
-    """Those that go below ``node`` and those that stay.
+    """The conditions that go below ``node``, and those that remain above it.
 
-    UNSAFE to let a condition that can fail (a division, a cast) overtake one that guards it and stays; ``guarded``:
+    UNSAFE to let a condition that can fail (a division, a cast) overtake one that guards it and remains; ``guarded``:
     there is one already.
     """
     pushed: Conditions = []

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.properties import Accepts
 from sqlstream.types import DataType
@@ -29,12 +29,12 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 """Spelled with the column on the left, and on the right."""
 
 
-def nothing(table: Table, comparison: Comparison) -> bool:
+def accepts_nothing(table: Table, comparison: Comparison) -> bool:
     """No source checks anything."""
     return False
 
 
-def push_lookup_filters(plan: Node, accepts: Accepts = nothing) -> Node:
+def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
     """Conjuncts of ON that the source of a table ``accepts`` become filters of the lookup."""
     return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
@@ -108,7 +108,7 @@ def constant_of(value: exp.Expr, kind: DataType) -> object | None:
         case exp.Literal():
             return _number(value.name, kind)
         case exp.Cast(this=exp.Literal(is_string=True) as inner):
-            return _time(inner.name, node_of(value), kind)
+            return _time(inner.name, as_expression(value), kind)
     return None
 
 

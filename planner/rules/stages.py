@@ -12,7 +12,7 @@ from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Project
 from sqlstream.planner.properties import Accepts
 from sqlstream.planner.rules.push_filters import merge_projects, push_filters
-from sqlstream.planner.rules.push_lookup_filters import nothing, push_lookup_filters
+from sqlstream.planner.rules.push_lookup_filters import accepts_nothing, push_lookup_filters
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class _PushLookupFilters:
 # Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are
 # pruned, because the fused form reads fewer; so are filters of lookups, whose columns then need not be read.
 # Projections are merged last, when it is known which of them remain.
-def stages(accepts: Accepts = nothing) -> tuple[Stage, ...]:
+def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
     """The rules in their order; ``accepts`` says what lookup sources check themselves."""
     return (
         Stage("fold_constants", fold_constants),

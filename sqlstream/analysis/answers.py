@@ -153,11 +153,12 @@ class StatementAnalysis(Answer):
 
     @property
     def ok(self) -> bool:
-        """No mistakes; warnings do not count."""
+        """Whether the statement has no mistakes; warnings are allowed."""
         return all(problem.warning for problem in self.problems)
 
     @property
     def time(self) -> tuple[OutputColumn, ...]:
+        """The columns of the result that are time attributes."""
         return tuple(column for column in self.columns if column.time is not None)
 
 
@@ -176,6 +177,7 @@ class Analysis(Answer):
 
     @property
     def ok(self) -> bool:
+        """Whether no statement has mistakes; warnings are allowed."""
         return all(statement.ok for statement in self.statements)
 
     def __iter__(self) -> Iterator[StatementAnalysis]:

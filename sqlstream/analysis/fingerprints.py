@@ -20,7 +20,7 @@ from sqlstream.connectors.secrets import without_secrets
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.explain.to_json import encode
-from sqlstream.planner.expressions import conjunction, conjuncts, node_of
+from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import Filter, Project, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
@@ -95,7 +95,7 @@ def _facing(condition: exp.Expression) -> exp.Expression:
     mirrored = _MIRRORED.get(type(condition))
     if mirrored is None or condition.this.find(exp.Column) or not condition.expression.find(exp.Column):
         return condition
-    return node_of(mirrored(this=condition.expression, expression=condition.this))
+    return as_expression(mirrored(this=condition.expression, expression=condition.this))
 
 
 def _only_picks(node: Project) -> bool:

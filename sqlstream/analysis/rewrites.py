@@ -20,7 +20,7 @@ from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.expressions import conjuncts, node_of, sql
+from sqlstream.planner.expressions import as_expression, conjuncts, sql
 from sqlstream.planner.nodes import Filter, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.plans import plan_of
@@ -133,7 +133,7 @@ def _condition(text: str) -> exp.Expression:
     others = [key for key, value in query.args.items() if value and key not in ("where", "expressions", "kind")]
     if not isinstance(query, exp.Select) or where is None or others:
         raise UnsupportedError(NOT_REWRITTEN, f'"{text}" is not one condition', hint="Write what stands behind WHERE.")
-    return node_of(where.this)
+    return as_expression(where.this)
 
 
 def _around(query: exp.Expression, alias: str) -> exp.Select:

@@ -32,7 +32,7 @@ from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.patterns import warnings_of
@@ -162,7 +162,7 @@ def _batch(
 ) -> StatementAnalysis:
     """Of a query that only Spark SQL runs the columns, where they are those without its order."""
     read = resolve(statement.query, workspace.catalog, lambda table: table.name)
-    told = fingerprint_of_text(to_sql(node_of(read.query)), (one.table for one in read.inputs), names)
+    told = fingerprint_of_text(to_sql(as_expression(read.query)), (one.table for one in read.inputs), names)
     columns: tuple[OutputColumn, ...] = ()
     tables: tuple[TableUse, ...] = ()
     with suppress(SqlStreamError):

@@ -105,30 +105,38 @@ class DescribedTables:
 
     @property
     def default_database(self) -> str:
+        """The database that the catalog begins with."""
         return self.created.default_database
 
     @property
     def refusal(self) -> str | None:
+        """Why nothing is stored in the catalog; None where something is."""
         return self.created.refusal
 
     @property
     def keeps_text(self) -> bool:
+        """Whether the catalog keeps the text of definitions."""
         return False
 
     def databases(self) -> list[Database]:
+        """The databases of the catalog."""
         return self.created.databases()
 
     def put_database(self, database: Database) -> None:
+        """Add or replace a database."""
         self.created.put_database(database)
 
     def drop_database(self, name: str) -> None:
+        """Remove a database with all that is in it."""
         self.created.drop_database(name)
 
     def names(self, database: str, kind: Kind) -> list[str]:
+        """The names of all objects of one kind in a database."""
         described = self._spelled.values() if self._is_here(database, kind) else ()
         return [*dict.fromkeys((*described, *self.created.names(database, kind)))]
 
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
+        """The definition of an object; None where there is none."""
         created = self.created.entry(database, kind, name)
         if created is not None or not self._is_here(database, kind):
             return created
@@ -143,14 +151,17 @@ class DescribedTables:
         return kind == "relation" and database.casefold() == self.default_database.casefold()
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        """Add or replace a definition."""
         self.created.put(database, kind, entry, new=new)
 
     def remove(self, database: str, kind: Kind, name: str) -> None:
+        """Remove a definition."""
         self.created.remove(database, kind, name)
         if self._is_here(database, kind) and name.casefold() in self._spelled:
             self._names = {key: spelled for key, spelled in self._spelled.items() if key != name.casefold()}
 
     def copy(self) -> DescribedTables:
+        """A copy that changes on its own."""
         return DescribedTables(self.tables, self.created.copy(), self._names, self._made)
 
 

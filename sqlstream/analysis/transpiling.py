@@ -26,7 +26,7 @@ from sqlstream.planner.batch import resolve, spark_text
 from sqlstream.planner.batch.decision import streaming_clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.statements.checking import changes_from_flink, check_script
 from sqlstream.workspace import Workspace
@@ -302,7 +302,7 @@ def _from_spark(text: str, workspace: Workspace) -> Translated:
         if not isinstance(statement, nodes.Query | nodes.CreateView | nodes.Insert):
             wrong.append(_refusal("only queries, INSERT and CREATE VIEW are read in Spark's words", statement.span))
             continue
-        changed = node_of(statement.query.copy().transform(_as_in_spark))
+        changed = as_expression(statement.query.copy().transform(_as_in_spark))
         statements.append(replace(statement, query=changed))
     _require(wrong, text)
     written = "\n\n".join(f"{pretty(statement)};" for statement in statements) + "\n"

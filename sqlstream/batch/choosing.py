@@ -22,15 +22,7 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import (
-    WITH_SAME_NAMES,
-    Input,
-    Resolved,
-    Way,
-    chosen_way,
-    resolve,
-    stream_gaps,
-)
+from sqlstream.planner.batch import WITH_SAME_NAMES, Input, Resolved, Way, chosen_way, resolve, stream_gaps
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
@@ -38,7 +30,7 @@ from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Table
-from sqlstream.planner.changes import not_taken
+from sqlstream.planner.changes import rejected_kinds
 from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
@@ -68,6 +60,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
+        """The tables that the query reads."""
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
@@ -157,7 +150,7 @@ def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) 
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)
-    return isinstance(plan, Insert) and any(not_taken(plan))
+    return isinstance(plan, Insert) and any(rejected_kinds(plan))
 
 
 def _is_better_finished(plan: Root) -> bool:

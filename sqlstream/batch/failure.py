@@ -1,4 +1,4 @@
-"""What Spark says of a query, as our diagnostics: with the place in the script, and where we have one with our code."""
+"""Errors of Spark about a query as diagnostics: located in the script, with a code of ours where there is one."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def refused(error: Exception, text: SparkText, views: Iterable[View], functions:
 
 def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlStreamError:
     """Why a query failed that had begun."""
-    told = job_error(error, None, "")
+    failure = job_error(error, None, "")
     if not isinstance(error, Exception) or isinstance(error, SqlStreamError):
-        return told
-    placed = _placed(told.diagnostic, error, text, views)
+        return failure
+    placed = _placed(failure.diagnostic, error, text, views)
     by_spark = _CODE.search(str(error))
     if placed.code == "SS400" and by_spark is not None:
         placed = replace(placed, message=_sentence(by_spark[3]))
@@ -52,8 +52,8 @@ def _mistake(error: Exception, functions: Iterable[str]) -> Diagnostic:
         return Diagnostic(REFUSED, f"Spark refuses the query: {str(error).strip().splitlines()[0]}")
     explain = _KNOWN.get(match[1])
     given = _parameters(error)
-    if explain is not None and (told := explain(given, match[3], functions)) is not None:
-        return told
+    if explain is not None and (known := explain(given, match[3], functions)) is not None:
+        return known
     return Diagnostic(REFUSED, f"Spark refuses the query: {_sentence(match[3])}")
 
 

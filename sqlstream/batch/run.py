@@ -1,4 +1,4 @@
-"""A batch that runs: its rows, its end, its error. What shows a query asks it as it asks a ``Job``."""
+"""A query over finished data that runs: its rows, its end and its error, with the interface of a ``Job``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _AGAIN_SECONDS = 0.2
 _PACK = 10_000
-"""Rows of a table of results: what shows them need not hold all as Python values."""
+"""Rows per table of results, so that a reader need not hold all as Python values."""
 
 
 class BatchRun:
-    """Runs ``work`` at once, on a thread of its own; its rows are the results. ``told`` makes the error of what went
-    wrong, ``done`` is called at the end.
+    """Runs ``work`` on a thread of its own; the rows that it returns are the results. ``error_of`` translates what it
+    raises, ``done`` is called at the end.
 
-    There is no checkpoint: a batch that fails, or is stopped, has done nothing.
+    There is no checkpoint: a batch that fails or is stopped has no effect.
     """
 
     is_bounded = True
@@ -39,7 +39,7 @@ class BatchRun:
         name: str,
         spark: SparkSession,
         work: Callable[[], pa.Table | None],
-        told: Callable[[BaseException], SqlStreamError],
+        error_of: Callable[[BaseException], SqlStreamError],
         done: Callable[[], None],
     ) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class BatchRun:
         self.started = datetime.now(UTC)
         self._spark = spark
         self._work = work
-        self._told = told
+        self._error_of = error_of
         self._done = done
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
@@ -58,6 +58,7 @@ class BatchRun:
 
     @property
     def state(self) -> JobState:
+        """The state of the run, as of a job."""
         return self._state
 
     @property
@@ -66,11 +67,11 @@ class BatchRun:
         return self._error
 
     def progress(self) -> Progress:
-        """The rows that came out, once all are there."""
+        """The number of rows of the result, 0 until the end."""
         return Progress(rows_out=0 if self._table is None else self._table.num_rows)
 
     def share(self) -> Share | None:
-        """How many tasks of what Spark does now are done; None where nobody knows."""
+        """How many tasks of the running Spark jobs are done; None where that is not known."""
         return tasks_done(self._spark, self.id) if self._state is JobState.RUNNING else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -83,21 +84,21 @@ class BatchRun:
         return True
 
     def stop(self) -> None:
-        """Give the batch up, if it has not ended."""
+        """Cancel the batch, if it has not ended, and wait for its end."""
         self._stopping.set()
         while self._thread.is_alive():  # what it does next may not have begun yet
             self._cancel()
             self._thread.join(_AGAIN_SECONDS)
 
     def results(self) -> Iterator[pa.Table]:
-        """All rows, when they are there. Raises the error of a FAILED batch."""
+        """All rows, once the batch has ended. Raises the error of a FAILED batch."""
         self.wait()
         if self._table is not None and self._state is JobState.FINISHED:
             for start in range(0, max(1, self._table.num_rows), _PACK):
                 yield self._table.slice(start, _PACK)
 
     def _be_cancellable(self) -> None:
-        """On the thread that works. Tags of a classic session are known to the thread alone that adds them."""
+        """Tag the Spark jobs of the running thread; a classic session cancels by job group, Connect by tag."""
         if is_connect(self._spark):
             self._spark.addTag(self.id)
         else:
@@ -119,6 +120,6 @@ class BatchRun:
             if self._stopping.is_set() or is_cancellation(error):
                 self._state = JobState.STOPPED
             else:
-                self._error, self._state = self._told(error), JobState.FAILED
+                self._error, self._state = self._error_of(error), JobState.FAILED
         finally:
             self._done()

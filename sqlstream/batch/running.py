@@ -22,8 +22,8 @@ from sqlstream.planner.bad_rows import OnError, action_of
 from sqlstream.planner.batch import SparkText, conditions_of, spark_text
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.expressions import conjunction, node_of
-from sqlstream.planner.fields import Item, Names, field_of
+from sqlstream.planner.expressions import as_expression, conjunction
+from sqlstream.planner.fields import Item, UniqueNames, field_of
 from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
 from sqlstream.planner.rules import optimize
@@ -76,7 +76,7 @@ def _wants_all(query: exp.Expr) -> bool:
 
 def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
     """The rows of a plan that reads one table. ConnectorErrors of files that are not there, or lack columns."""
-    from sqlstream.planner.lowering import lower
+    from sqlstream.planner.lowering import lower  # which loads PySpark
     from sqlstream.planner.lowering.hidden_columns import column
 
     require_sources(plan)
@@ -90,7 +90,7 @@ _QUERY, _INSERT = "query", "insert"
 
 @dataclass(frozen=True)
 class Analyzed:
-    """A batch that Spark has taken. ``rows`` has columns of names of its own, ``columns`` those that users see."""
+    """A batch that Spark has analyzed. ``rows`` has columns of names of its own, ``columns`` those that users see."""
 
     batch: Batch
     text: SparkText
@@ -98,9 +98,9 @@ class Analyzed:
     columns: Columns
     secrets: Secrets
 
-    def told(self, error: BaseException) -> SqlStreamError:
+    def error_of(self, error: BaseException) -> SqlStreamError:
         """Why the batch failed, without the secrets of its tables."""
-        from sqlstream.batch.failure import failed
+        from sqlstream.batch.failure import failed  # loads what runs jobs
 
         return without_secrets(failed(error, self.text, self.batch.resolved.views), self.secrets)
 
@@ -113,8 +113,7 @@ class Batches:
         self._runs: list[BatchRun] = []
 
     def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
-        """The batch at work, and its columns; its places are those in the script. SqlStreamError for what Spark
-        refuses."""
+        """Start the batch; the run, and its columns. SqlStreamError, located in the script, for what Spark refuses."""
         analyzed = self._analyzed(batch, workspace)
         names = [name for name, _ in analyzed.columns]
         run = self._run(_QUERY, analyzed, lambda: analyzed.rows.toArrow().rename_columns(names), script)
@@ -148,17 +147,18 @@ class Batches:
 
     @property
     def running(self) -> tuple[BatchRun, ...]:
+        """The batches that have not ended."""
         return tuple(run for run in self._runs if run.state.value == "RUNNING")
 
     def _run(self, name: str, analyzed: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
-        from sqlstream.batch.run import BatchRun
+        from sqlstream.batch.run import BatchRun  # loads what runs jobs
 
         spark = analyzed.rows.sparkSession
 
-        def told(error: BaseException) -> SqlStreamError:
-            return analyzed.told(error).with_source(script)
+        def error_of(error: BaseException) -> SqlStreamError:
+            return analyzed.error_of(error).with_source(script)
 
-        run = BatchRun(name, spark, work, told, lambda: _forget(analyzed.batch, spark))
+        run = BatchRun(name, spark, work, error_of, lambda: _forget(analyzed.batch, spark))
         self._runs = [*self.running, run]
         return run
 
@@ -171,7 +171,7 @@ class Batches:
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
-        """The batch for the block, whose Spark may look at its text until then."""
+        """The analyzed batch; its views of Spark are dropped after the block."""
         ready = self._analyzed(batch, workspace)
         try:
             yield ready
@@ -179,6 +179,7 @@ class Batches:
             _forget(batch, ready.rows.sparkSession)
 
     def stop(self) -> None:
+        """Stop all batches of the session."""
         for run in self._runs:
             run.stop()
 
@@ -187,13 +188,13 @@ class Batches:
         with hiding(secrets):
             spark = self._runner.spark.get(workspace.settings)
             try:
-                return self._taken(batch, workspace, spark, secrets)
+                return self._by_spark(batch, workspace, spark, secrets)
             except BaseException:
                 _forget(batch, spark)
                 raise
 
-    def _taken(self, batch: Batch, workspace: Workspace, spark: SparkSession, secrets: Secrets) -> Analyzed:
-        from py4j.protocol import Py4JError
+    def _by_spark(self, batch: Batch, workspace: Workspace, spark: SparkSession, secrets: Secrets) -> Analyzed:
+        from py4j.protocol import Py4JError  # PySpark and what runs jobs are loaded for the first batch
         from pyspark.errors import PySparkException
 
         from sqlstream.batch.failure import refused
@@ -204,7 +205,7 @@ class Batches:
             name = batch.names[table.name]
             plan = plan_of_table(table, name, batch.query)
             rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(name)
-        text = spark_text(with_registered_functions(node_of(batch.query), runtime))
+        text = spark_text(with_registered_functions(as_expression(batch.query), runtime))
         try:
             rows = spark.sql(text.text)
             names = rows.columns
@@ -216,7 +217,7 @@ class Batches:
 
 
 def _forget(batch: Batch, spark: SparkSession) -> None:
-    """Spark's views are only needed while it looks at the text."""
+    """Drop the temporary views, which Spark needs only while it analyzes the text."""
     for name in batch.names.values():
         with suppress(Exception):
             spark.catalog.dropTempView(name)
@@ -233,7 +234,7 @@ _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
     """The table of the rows once they are in the folder."""
     targets = _target_types(statement, workspace)
-    names = Names()
+    names = UniqueNames()
     columns = tuple(
         Column(names.unique(name), _stored(type_, position, targets))
         for position, (name, type_) in enumerate(analyzed.columns)

@@ -14,7 +14,7 @@ from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import aggregate_name, parsed, sql_functions_in
 from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import UNKNOWN, DataType, from_sqlglot
 from sqlstream.udfs.functions import describe_function
@@ -155,7 +155,7 @@ def function_statement(function: Function) -> nodes.CreateFunction:
     name = nodes.Name((function.name,))
     if function.kind is not FunctionKind.SQL and not function.in_place:
         return nodes.CreateFunction(name, function.target)
-    defaults = {parameter: node_of(parsed(text)) for parameter, text in function.defaults}
+    defaults = {parameter: as_expression(parsed(text)) for parameter, text in function.defaults}
     parameters = tuple(
         nodes.FunctionParameter(parameter, kind.to_sqlglot(), defaults.get(parameter))
         for parameter, kind in function.parameters
@@ -163,7 +163,7 @@ def function_statement(function: Function) -> nodes.CreateFunction:
     returns = None if function.returns.is_unknown else function.returns.to_sqlglot()
     if function.declared is not None:
         returns = exp.DataType.build(function.declared, dialect="sqlstream")
-    body = None if function.in_place else node_of(parsed(function.target))
+    body = None if function.in_place else as_expression(parsed(function.target))
     definition = nodes.FunctionDefinition(parameters, returns, body, function.deterministic)
     language, target = ("PYTHON", function.target) if function.in_place else ("SQL", "")
     return nodes.CreateFunction(name, target, language, definition=definition)

@@ -24,12 +24,12 @@ from sqlstream.cli.terminal import (
 from sqlstream.errors import SqlStreamError
 
 COMMANDS = {
-    "run": "sqlstream.cli.run",
-    "serve": "sqlstream.cli.run",
+    "run": "sqlstream.cli.running",
+    "serve": "sqlstream.cli.running",
     "check": "sqlstream.cli.check",
     "explain": "sqlstream.cli.check",
     "format": "sqlstream.cli.check",
-    "shell": "sqlstream.cli.run",
+    "shell": "sqlstream.cli.running",
     "jobs": "sqlstream.cli.jobs",
     "test": "sqlstream.cli.test",
     "lsp": "sqlstream.cli.check",

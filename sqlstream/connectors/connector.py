@@ -386,8 +386,7 @@ class Sink(Connector):
     @final
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
         """``write_batches`` with the option ``sink.parallelism``, and errors that show no secrets."""
-        write = partial(_write_in_tasks, self.write_batches(environment, table), self._in_tasks, table)
-        return partial(_write_secretively, write, secrets_of(table))
+        return partial(_write_batch, self.write_batches(environment, table), self._in_tasks, table, secrets_of(table))
 
     def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
         """Inserted rows, in as many tasks as the table says; changes keep the order that they have."""
@@ -397,15 +396,16 @@ class Sink(Connector):
         return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
 
 
-def _write_in_tasks(
-    write: BatchWriter, in_tasks: Callable[[DataFrame, Table], DataFrame], table: Table, batch: DataFrame, number: int
+def _write_batch(
+    write: BatchWriter,
+    in_tasks: Callable[[DataFrame, Table], DataFrame],
+    table: Table,
+    secrets: Secrets,
+    batch: DataFrame,
+    number: int,
 ) -> None:
-    write(in_tasks(batch, table), number)
-
-
-def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:
     with hiding(secrets):
-        write(batch, number)
+        write(in_tasks(batch, table), number)
 
 
 class ChangelogSink(Sink):

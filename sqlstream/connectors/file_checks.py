@@ -335,7 +335,8 @@ def wrong_directories(
         if file.is_relative_to(folders[0]):
             names = [name.partition("=")[0] for name in file.relative_to(folders[0]).parts[:-1]]
             if sorted(names) != sorted(partitions):
-                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{_directories(partitions)}"')
+                wanted = "/".join(f"{name}=…" for name in partitions)
+                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
 
 
 @contextmanager
@@ -349,16 +350,8 @@ def directory_errors(table: Table) -> Iterator[None]:
         if error.getCondition() not in _CONDITIONS:
             raise
         why = " ".join((error.getMessage() or "").partition("] ")[2].split())
-        raise _error(table, f"a directory of its path does not fit: {why}") from None
-
-
-def _directories(partitions: Sequence[str]) -> str:
-    return "/".join(f"{name}=…" for name in partitions)
-
-
-def _error(table: Table, what: str) -> ConnectorError:
-    wrong = _wrong(table, what)
-    return ConnectorError(wrong.code, wrong.message, hint=wrong.hint)
+        wrong = _wrong(table, f"a directory of its path does not fit: {why}")
+        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None
 
 
 def _wrong(table: Table, what: str) -> Diagnostic:

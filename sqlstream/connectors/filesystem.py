@@ -86,10 +86,6 @@ def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
         yield Diagnostic(WRONG_VALUE, message, spans.get(MOST_PER_TRIGGER), hint="Leave it out.")
 
 
-def _exists(path: str) -> bool:
-    return any(p.exists() for p in matching_paths(path))
-
-
 # --- lookups --------------------------------------------------------------------------------------------------
 
 NOT_A_KEY = "SS580"
@@ -276,7 +272,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         path = local_path(table.option("path") or "")
         yield from credentials(table, spans)
         try:
-            there = path is None or not is_bounded(table) or _exists(path)
+            there = path is None or not is_bounded(table) or any(p.exists() for p in matching_paths(path))
         except (OSError, ValueError) as error:
             yield unusable(table, path or "", error, spans.get("path"))
             return

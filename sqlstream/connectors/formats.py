@@ -123,15 +123,12 @@ _NO_FIELD = "\0no field\0"
 """Spark's spelling of NULL, a text that no field has: an unquoted empty field is NULL, a quoted one an empty text."""
 
 
-def _lines(values: Mapping[str, Any]) -> dict[str, str]:
-    return {"multiLine": "true"} if values.get("csv.multi-line") else {}
-
-
 def reading(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to read the format of ``values``, without the mode for bad rows."""
     if values["format"] == "csv":
         comments = {"comment": "#"} if values["csv.allow-comments"] else {}
-        return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
+        lines = {"multiLine": "true"} if values.get("csv.multi-line") else {}
+        return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | lines
     pattern = timestamp_pattern(values)
     times = {} if pattern is None else {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
     # As Flink: a tab in a text may stand as it is, and the text 20191112 is no DATE; for Spark it is days since 1970.
@@ -191,7 +188,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
             WRONG_VALUE, message, spans.get(missing), hint=f"Leave one out; '{ON_ERROR}' = 'skip' drops rows."
         )
     if chosen == "csv":
-        yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+        flat = "Use the format json, parquet or orc, or declare it STRING."
+        yield from (_not_held(table, c, "csv", flat) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
     if chosen.endswith("json"):
         yield from wrong_keys_of_json(table)
     if chosen == "orc":
@@ -213,10 +211,6 @@ _NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
 
 
-def _not_flat(table: Table, column: Column) -> Diagnostic:
-    return _not_held(table, column, "csv", "Use the format json, parquet or orc, or declare it STRING.")
-
-
 def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnostic:  # noqa: A002
     message = f'format "{format}" cannot hold column "{column.name}" of type {column.type.ddl()}'
     return Diagnostic(WRONG_COLUMN, message, hint=hint)
@@ -229,11 +223,8 @@ def _has_other_keys(kind: DataType) -> bool:
 
 def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
     """SS505 for columns with a MAP whose keys are no texts, as those of JSON are."""
-    return (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
-
-
-def _no_keys_of_json(table: Table, column: Column) -> Diagnostic:
-    return _not_held(table, column, "json", "Keys of JSON are texts: declare a MAP with keys of type STRING.")
+    hint = "Keys of JSON are texts: declare a MAP with keys of type STRING."
+    return (_not_held(table, c, "json", hint) for c in table.physical_columns if _has_other_keys(c.type))
 
 
 def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:
@@ -290,7 +281,8 @@ def decode(
             return texts.select(*fields)
         row = parse(F.col(_TEXT), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
         return _once(texts, row).select(*fields)
-    row = parse(F.col(_TEXT), f"{_with_comma(schema_ddl(parsed))}{CORRUPT} STRING", reading(values) | _TO_CORRUPT)
+    schema = ", ".join(filter(None, (schema_ddl(parsed), f"{CORRUPT} STRING")))
+    row = parse(F.col(_TEXT), schema, reading(values) | _TO_CORRUPT)
     given = _once(texts, row)
     if is_json:
         given = _read_again(given, parsed, values)
@@ -334,10 +326,6 @@ def _lacks_field(columns: Sequence[Column], values: Mapping[str, Any]) -> SparkC
 
 _ROW, _TYPED, _TEXT, _PLACE = "__row", "__typed", "__text", "__place"
 _TO_CORRUPT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-
-
-def _with_comma(ddl: str) -> str:
-    return f"{ddl}, " if ddl else ""
 
 
 def records_columns(table: Table) -> list[Column]:

@@ -14,6 +14,8 @@ ResultRule = Callable[[Sequence[DataType]], DataType]
 
 
 class BuiltinKind(Enum):
+    """What a function makes, and where it may be called."""
+
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
     GENERATOR = "generator"
@@ -92,6 +94,7 @@ class Builtin:
         return [named, *(replace(self, name=a, aliases="", alias_of=self.name, flink=a in in_flink) for a in aliases)]
 
     def result_type(self, arguments: Sequence[DataType]) -> DataType:
+        """The type of a call on arguments of these types."""
         return self.result if isinstance(self.result, DataType) else self.result(arguments)
 
     def takes(self, count: int) -> bool:

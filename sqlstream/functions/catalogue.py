@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlstream.functions.aggregates import AGGREGATES
+from sqlstream.functions.aggregates import AGGREGATES, SKETCHES
 from sqlstream.functions.builtin import Builtin, BuiltinKind
-from sqlstream.functions.conditions import CONDITIONS
-from sqlstream.functions.conversions import CONVERSIONS
-from sqlstream.functions.documents import DOCUMENTS
-from sqlstream.functions.nested import NESTED
-from sqlstream.functions.numbers import NUMBERS
-from sqlstream.functions.sketches import SKETCHES
+from sqlstream.functions.nested import DOCUMENTS, NESTED
 from sqlstream.functions.strings import STRINGS
 from sqlstream.functions.times import TIMES
+from sqlstream.functions.values import CONDITIONS, CONVERSIONS, NUMBERS
 from sqlstream.functions.windows import MAKING_ROWS, OF_CLAUSES, OVER_ROWS
 from sqlstream.types import UNKNOWN, DataType
 
@@ -42,6 +38,7 @@ def kind_of(name: str) -> BuiltinKind | None:
 
 
 def is_aggregate(name: str | None) -> bool:
+    """Whether Spark evaluates an aggregate function by that name."""
     return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
 
 

@@ -1,11 +1,12 @@
-"""Functions of arrays, maps and structs, and higher-order functions."""
+"""Functions of arrays, maps, structs and documents, and higher-order functions."""
 
 from __future__ import annotations
 
 from sqlstream.functions.builtin import FLINK, Builtin, scalar
-from sqlstream.functions.coercion import common_type
 from sqlstream.functions.result_types import (
+    VARIANT,
     array_with_element,
+    common_type,
     element,
     map_of_pairs,
     map_part,
@@ -101,4 +102,62 @@ NESTED: tuple[Builtin, ...] = (
     scalar("transform_values", "2"),
     scalar("try_element_at", "2"),
     scalar("zip_with", "3"),
+)
+
+
+# --- functions of JSON, XML, CSV, VARIANT, Avro and Protobuf -----------------------------------------------------
+
+
+DOCUMENTS: tuple[Builtin, ...] = (
+    scalar("from_avro", "2 3"),
+    scalar("from_csv", "2 3"),
+    scalar("from_json", "2 3"),
+    scalar("from_protobuf", "2 3 4"),
+    scalar("from_xml", "2 3"),
+    scalar("get_json_object", "2", STRING),
+    scalar("is_valid_variant", "1"),
+    scalar("is_variant_null", "1"),
+    scalar("json", "1", STRING, origin=FLINK),
+    scalar("json_array", "0+", STRING, origin=FLINK, flink=True),
+    scalar("json_array_length", "1"),
+    scalar("json_exists", "2", BOOLEAN, origin=FLINK, flink=True),
+    scalar("json_object", "even", STRING, origin=FLINK, flink=True),
+    scalar("json_object_keys", "1"),
+    scalar("json_query", "2", STRING, origin=FLINK, flink=True),
+    scalar("json_quote", "1", STRING, origin=FLINK, flink=True),
+    scalar("json_string", "1", STRING, origin=FLINK, flink=True),
+    scalar("json_unquote", "1", STRING, origin=FLINK, flink=True),
+    scalar("json_value", "2", STRING, origin=FLINK, flink=True),
+    scalar("parse_json", "1", VARIANT, spark={2: "PARSE_JSON(p1)"}),
+    scalar("schema_of_avro", "1 2"),
+    scalar("schema_of_csv", "1 2"),
+    scalar("schema_of_json", "1 2"),
+    scalar("schema_of_variant", "1"),
+    scalar("schema_of_variant_agg", "1"),
+    scalar("schema_of_xml", "1 2"),
+    scalar("to_avro", "1 2"),
+    scalar("to_csv", "1 2"),
+    scalar("to_json", "1 2", STRING),
+    scalar("to_protobuf", "2 3 4"),
+    scalar("to_variant_object", "1", VARIANT),
+    scalar("to_xml", "1 2"),
+    scalar("try_parse_json", "1", VARIANT, spark={2: "TRY_PARSE_JSON(p1)"}),
+    scalar("try_variant_array_append", "3"),
+    scalar("try_variant_get", "2 3"),
+    scalar("try_variant_insert", "3"),
+    scalar("try_variant_set", "3 4"),
+    scalar("variant_array_append", "3"),
+    scalar("variant_delete", "2+"),
+    scalar("variant_get", "2 3"),
+    scalar("variant_insert", "3"),
+    scalar("variant_set", "3 4"),
+    scalar("variant_strip_nulls", "1 2"),
+    scalar("xpath", "2"),
+    scalar("xpath_boolean", "2"),
+    scalar("xpath_double", "2", aliases="xpath_number"),
+    scalar("xpath_float", "2"),
+    scalar("xpath_int", "2"),
+    scalar("xpath_long", "2"),
+    scalar("xpath_short", "2"),
+    scalar("xpath_string", "2"),
 )

@@ -1,4 +1,4 @@
-"""Result types of Spark's functions, as far as they are certain; what is missing here is UNKNOWN.
+"""Rules that derive the type of a call from the types of its arguments; UNKNOWN where the type is not certain.
 
 A rule takes the types of a call's arguments. Sources: Spark's ``FunctionRegistry`` and the ``dataType`` of its
 expressions with ANSI mode on, which is Spark 4's default; a test asks Spark.
@@ -6,11 +6,86 @@ expressions with ANSI mode on, which is Spark 4's default; a test asks Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from sqlstream.functions.builtin import ResultRule
-from sqlstream.functions.coercion import common_type
-from sqlstream.types import BIGINT, DOUBLE, INT, STRING, UNKNOWN, DataType
+from sqlstream.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, UNKNOWN, DataType
+
+# --- common types of several values, as Spark's ANSI coercion finds them -----------------------------------------
+
+
+_INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
+
+
+def common_type(types: Iterable[DataType]) -> DataType:
+    """The type that UNION, CASE and COALESCE give values of these types; UNKNOWN where only Spark can tell."""
+    kinds = list(types)
+    return reduce(wider, kinds) if kinds else UNKNOWN
+
+
+def wider(left: DataType, right: DataType) -> DataType:
+    """The narrowest type that both convert to without an explicit cast."""
+    if left == right:
+        return left
+    if left.name == "VOID":
+        return right
+    if right.name == "VOID":
+        return left
+    if left.is_numeric and right.is_numeric:
+        return _wider_number(left, right)
+    if {left.name, right.name} == {"DATE", "TIMESTAMP"}:
+        return TIMESTAMP
+    return UNKNOWN
+
+
+def incompatible(left: DataType, right: DataType) -> bool:
+    """True where it is certain that no common type exists without a cast that could fail."""
+    if left.is_unknown or right.is_unknown or "VOID" in (left.name, right.name) or left.name == right.name:
+        return False
+    return _family(left) != _family(right)
+
+
+def as_decimal(kind: DataType) -> DataType | None:
+    """The decimal that holds all values of an integer type; decimals stay."""
+    if kind.name == "DECIMAL":
+        return kind
+    return DataType("DECIMAL", (_DIGITS[kind.name], 0)) if kind.name in _DIGITS else None
+
+
+def precision_and_scale(decimal: DataType) -> tuple[int, int]:
+    """The digits of a decimal type, and how many of them are behind the point."""
+    precision, scale = decimal.args
+    assert isinstance(precision, int) and isinstance(scale, int)
+    return precision, scale
+
+
+def _wider_number(left: DataType, right: DataType) -> DataType:
+    names = {left.name, right.name}
+    if "DOUBLE" in names:
+        return DOUBLE
+    if "FLOAT" in names:
+        return left if names == {"FLOAT"} else DOUBLE
+    if "DECIMAL" in names:
+        return _wider_decimal(left, right)
+    return max(left, right, key=lambda t: _INTEGRAL.index(t.name))
+
+
+def _wider_decimal(left: DataType, right: DataType) -> DataType:
+    left_decimal, right_decimal = as_decimal(left), as_decimal(right)
+    assert left_decimal is not None and right_decimal is not None
+    (p1, s1), (p2, s2) = precision_and_scale(left_decimal), precision_and_scale(right_decimal)
+    scale = max(s1, s2)
+    precision = max(p1 - s1, p2 - s2) + scale
+    return DataType("DECIMAL", (precision, scale)) if precision <= 38 else UNKNOWN
+
+
+def _family(kind: DataType) -> str:
+    if kind.is_numeric:
+        return "number"
+    return "time" if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ") else kind.name
+
 
 BINARY, DATE, TINYINT, TIMESTAMP_NTZ, VARIANT = (
     DataType(name) for name in ("BINARY", "DATE", "TINYINT", "TIMESTAMP_NTZ", "VARIANT")
@@ -30,6 +105,7 @@ def number(types: Sequence[DataType]) -> DataType:
 
 
 def total(types: Sequence[DataType]) -> DataType:
+    """SUM widens integers to BIGINT and decimals by ten digits."""
     match types:
         case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT")]:
             return BIGINT
@@ -41,6 +117,7 @@ def total(types: Sequence[DataType]) -> DataType:
 
 
 def average(types: Sequence[DataType]) -> DataType:
+    """AVG gives DOUBLE, and of decimals four more digits."""
     match types:
         case [DataType("DECIMAL", (int() as precision, int() as scale))]:
             return DataType("DECIMAL", (min(38, precision + 4), min(38, scale + 4))) if precision <= 34 else UNKNOWN
@@ -50,10 +127,12 @@ def average(types: Sequence[DataType]) -> DataType:
 
 
 def array_of_first(types: Sequence[DataType]) -> DataType:
+    """An array of values of the first argument's type."""
     return DataType("ARRAY", (types[0],)) if types and not types[0].is_unknown else UNKNOWN
 
 
 def element(types: Sequence[DataType]) -> DataType:
+    """The type of the elements of an array, which is the first argument."""
     match types:
         case [DataType("ARRAY", (DataType() as element,)), *_]:
             return element
@@ -74,6 +153,8 @@ def array_with_element(types: Sequence[DataType]) -> DataType:
 
 
 def map_part(index: int) -> ResultRule:
+    """An array of the keys (0) or the values (1) of a map."""
+
     def part(types: Sequence[DataType]) -> DataType:
         match types:
             case [DataType("MAP", members)] if isinstance(members[index], DataType):

@@ -1,11 +1,11 @@
-"""What is secret, and how a text is shown: the one place that decides it for tables, settings, scripts and messages.
+"""What is secret, and how texts are shown: the one place that decides it for tables, settings, scripts and messages.
 
-* ``shown_value`` and ``secret_texts`` take the value of an option apart by its key: what is not known to be harmless
-  is a secret. A reference to a variable, ``${NAME}``, is shown as it stands; what the variable holds is a secret.
-* ``Secrets`` holds the secrets of some tables and hides them in texts that others have written, such as servers.
-* ``shown_script`` hides secrets in SQL text, of which messages show a line.
+* ``shown_value`` and ``secret_texts`` split the value of an option by its key: a value is secret unless it is known to
+be harmless. A reference to a variable, ``${NAME}``, is shown as it is; the value of the variable is a secret. *
+``Secrets`` holds the secrets of some tables and hides them in texts that others, such as servers, have written. *
+``shown_script`` hides secrets in SQL text, of which messages show a line.
 
-Imports nothing of the product, because errors and workers need it, too.
+Imports nothing of the product, because errors and workers use it.
 """
 
 from sqlstream.secrets.options import (

@@ -1,6 +1,7 @@
-"""Which options hold secrets. Names only ever allow: the value of an option that is not listed here is a secret.
+"""The secrets in options, in texts of others and in scripts. The value of an option that is not listed here is a
+secret.
 
-Connectors of other packages add names (``show_values_of``), of which none can allow what ``_NEVER`` excludes.
+Connectors of other packages add names (``show_values_of``), except those that ``_NEVER`` excludes.
 """
 
 from __future__ import annotations
@@ -79,17 +80,17 @@ def is_harmless_header(name: str) -> bool:
 
 
 def is_known(key: str) -> bool:
-    """True where more of the option's value is shown than references to variables."""
+    """True where more of the value is shown than references to variables."""
     return _rule(key) is not guarded
 
 
 def may_be_secret(key: str) -> bool:
-    """True where the option's value, or a part of it such as a user of a URL, can be a secret."""
+    """True where the option's value, or a part of it such as the user of a URL, can be a secret."""
     return _rule(key) not in (text_pieces, _host_pieces)
 
 
 def has_secret_name(key: str) -> bool:
-    """True where a name alone tells that its value is a secret."""
+    """True where the name alone says that its value is a secret."""
     return _NEVER.search(key) is not None and not _URL.fullmatch(key)
 
 
@@ -104,7 +105,7 @@ def shown_value(key: str, value: str) -> str:
 
 
 def secret_texts(key: str, value: str) -> list[str]:
-    """What ``shown_value`` hides."""
+    """The texts that ``shown_value`` hides."""
     return [piece.text for piece in pieces_of(key, value) if piece.secret]
 
 
@@ -128,7 +129,7 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
 
 
 def text_pieces(text: str) -> list[TextPiece]:
-    """A text that is shown, but for secrets in the URLs in it and for ``password=…``."""
+    """A text that is shown, except for secrets in its URLs and after ``password=``."""
     if re.match(r"[A-Za-z][\w+.:-]*://", text):
         return url_pieces(text)
     if "://" in text:
@@ -142,7 +143,7 @@ def text_pieces(text: str) -> list[TextPiece]:
 
 
 def _host_pieces(text: str) -> list[TextPiece]:
-    """A host has no user; who writes one beside it writes the password, too."""
+    """A host. If a user is written before it, both user and password are secret."""
     user, at, host = text.rpartition("@")
     return [*(guarded(user) if at else ()), TextPiece(at), *text_pieces(host)]
 
@@ -172,13 +173,13 @@ _ENDS = re.compile(r"[@/?#:,;]+")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Texts that must not be shown. ``repr`` shows none of them."""
+    """Texts that must not be shown, not even in ``repr``."""
 
     known: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, secrets: Iterable[str]) -> Secrets:
-        """Secrets with those that they hold: of ``Bearer …`` the token, of ``user:password`` the password."""
+        """The secrets, and those inside them: of ``Bearer …`` the token, of ``user:password`` the password."""
         telling = dict.fromkeys(text for secret in secrets for text in _parts(secret) if _is_telling(text))
         return cls(tuple(telling))
 
@@ -186,7 +187,7 @@ class Secrets:
         return Secrets(tuple(dict.fromkeys((*self.known, *other.known))))
 
     def hidden(self, text: str) -> str:
-        """The text with ``******`` in place of secrets, however it spells them."""
+        """The text with ``******`` in place of secrets, in any of their spellings."""
         return _pattern(self.known).sub(MASK, text) if self.known else text
 
     def show_in(self, text: str) -> bool:
@@ -213,7 +214,7 @@ def _is_telling(secret: str) -> bool:
 
 @lru_cache(64)
 def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """Longer secrets first: one may be a part of another."""
+    """A pattern of all secrets, longer ones first, because one may be a part of another."""
     spelled = sorted({form for secret in secrets for form in _spellings(secret)}, key=lambda form: (-len(form), form))
     return re.compile("|".join(map(_expression, spelled)))
 
@@ -224,7 +225,7 @@ def _expression(form: str) -> str:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As URLs, JSON, SQL, HTML, Python and basic authentication write it."""
+    """The spellings of a secret in URLs, JSON, SQL, HTML, Python and basic authentication."""
     for text in {secret, unquote(secret, errors="surrogateescape"), _unescaped(secret)}:
         yield text
         yield quote(text, safe="", errors="surrogatepass")
@@ -239,7 +240,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _unescaped(secret: str) -> str:
-    """Of a text that stands in JSON."""
+    """The text without the escapes of JSON."""
     try:
         decoded = json.loads(f'"{secret}"')
     except ValueError:
@@ -278,7 +279,7 @@ _SCRIPTS_WORD = re.compile(r"\w{3,}")
 
 
 class _SecretSpan(NamedTuple):
-    """Where a secret stands. It is ``whole`` in a string as the language wants it; else a part of it may be its end."""
+    """The place of a secret. ``whole``: the secret is a complete string literal; else its end is uncertain."""
 
     start: int
     end: int
@@ -287,7 +288,7 @@ class _SecretSpan(NamedTuple):
 
 @lru_cache(maxsize=4)  # each of many mistakes shows a line of the same text
 def shown_script(text: str) -> str:
-    """The text with stars in place of secrets; each character keeps its place."""
+    """The text with stars in place of secrets; all other characters keep their positions."""
     shown = list(text)
     for start, end, _ in _places(text):
         shown[start:end] = ["\n" if character == "\n" else "*" for character in text[start:end]]
@@ -296,23 +297,23 @@ def shown_script(text: str) -> str:
 
 @lru_cache(16)
 def secrets_of_script(text: str) -> Secrets:
-    """What ``shown_script`` hides, for messages; these may name a single word where a mistake is."""
+    """The texts that ``shown_script`` hides, for messages, which may quote a single word."""
     secrets = [(text[hidden.start : hidden.end], hidden.whole) for hidden in _places(text)]
     words = [word for secret, whole in secrets if not whole for word in _SCRIPTS_WORD.findall(secret)]
     return Secrets.of([*(secret for secret, _ in secrets), *words]) if secrets else NO_SECRETS
 
 
 def option_at(text: str, offset: int) -> str | None:
-    """The key of the option in whose value a place of a script is; None where it is in none."""
+    """The key of the option whose value contains a position of a script; None outside of options."""
     keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= offset < o.end(3))
     return next(keys, None)
 
 
 @lru_cache(16)
 def _places(text: str) -> tuple[_SecretSpan, ...]:
-    """Of the options, of what stands behind the names of secrets, and of all other strings.
+    """The places of option values, of texts after the names of secrets, and of all other strings.
 
-    What hints such as LOOKUP and STATE_TTL list are no options, but names of tables and how long or how they are used.
+    Hints such as LOOKUP and STATE_TTL list no options.
     """
     text = _HINTS.sub(lambda hint: " " * len(hint[0]), text)
     options = list(_OPTION.finditer(text))
@@ -335,9 +336,9 @@ def _secret(pieces: Iterable[TextPiece], start: int) -> Iterator[_SecretSpan]:
 
 
 def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_SecretSpan]:
-    """What stands behind a name, where that says that it is a secret, and where it is no option as it should be.
+    """The text after a name, if the name says that it is a secret and it is not a well-formed option.
 
-    ``listed``: among options, or in SET, where an unknown name is that of a secret, too.
+    ``listed``: among options, or in SET, where an unknown name counts as one of a secret, too.
     """
     expected = _expected(name, listed)
     value = None if expected is None else expected.match(text, name.end("sign"))
@@ -349,7 +350,7 @@ def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_SecretSpa
 
 
 def _expected(name: re.Match[str], listed: bool) -> re.Pattern[str] | None:
-    """What may be a secret behind a name; None where that is harmless."""
+    """The token after a name that may be a secret; None where it is harmless."""
     key, sign = name["name"].strip(_BETWEEN), name["sign"].strip()
     quoted = name["name"][0] in _BETWEEN
     if sign in ("", ","):

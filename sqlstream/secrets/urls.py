@@ -1,7 +1,7 @@
-"""URLs: secret are who asks, values of the query that are not known to be harmless, and fragments.
+"""Texts cut into public and secret pieces: URLs and bodies of requests.
 
-A password that is not percent-encoded may hold ``@``, ``/``, ``?`` or ``#``. Such a text is no URL, or another one than
-its author meant, and is shown without anything that may belong to the password.
+In a URL the user, values of the query that are not known to be harmless, and the fragment are secret. A password that
+is not percent-encoded may contain ``@``, ``/``, ``?`` or ``#``; then everything that may belong to it is hidden.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class TextPiece(NamedTuple):
 
 
 def is_open(text: str) -> bool:
-    """True where a text is made of placeholders alone, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
+    """True where a text consists of placeholders alone, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
     return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
 
 
 def guarded(text: str) -> list[TextPiece]:
-    """A text that is a secret, unless it is made of placeholders alone."""
+    """A text that is a secret, unless it consists of placeholders alone."""
     return [TextPiece(text, secret=not is_open(text))]
 
 
@@ -56,7 +56,7 @@ _MOST = 6_400
 
 
 class Aside(NamedTuple):
-    """A text with its placeholders replaced by a character each."""
+    """A text whose placeholders are replaced by one character each."""
 
     text: str
     placeholders: tuple[str, ...]
@@ -70,13 +70,13 @@ class Aside(NamedTuple):
         return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
 
     def all_restored(self, pieces: Iterable[TextPiece]) -> list[TextPiece]:
-        """The pieces with their placeholders; those that are made of them alone are no secrets."""
+        """The pieces with their placeholders; a piece that consists of them alone is no secret."""
         texts = [(self.restored(piece.text), piece.secret) for piece in pieces if piece.text]
         return [TextPiece(text, secret and not is_open(text)) for text, secret in texts]
 
 
 def aside(text: str) -> Aside | None:
-    """None where the text holds such characters itself, or too many placeholders."""
+    """The text without its placeholders; None where it contains such characters itself, or too many placeholders."""
     placeholders = tuple(PLACEHOLDER.findall(text))
     if len(placeholders) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
         return None
@@ -116,7 +116,7 @@ def is_harmless(name: str) -> bool:
 
 
 def url_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a URL; a text that is none is secret as a whole."""
+    """The pieces of a URL; any other text is secret as a whole."""
     set_aside = aside(text)
     if set_aside is None or any(character in text for character in "\t\r\n"):  # the parser drops them
         return guarded(text)
@@ -129,7 +129,7 @@ def url_pieces(text: str) -> list[TextPiece]:
 
 
 def is_clear(text: str) -> bool:
-    """False where nobody can tell where the password of a URL ends, because it is not percent-encoded."""
+    """False where the end of the password in a URL is ambiguous, because it is not percent-encoded."""
     begin = _begin(text)
     try:
         return begin is None or _end_of_user(text[begin[0] :], begin[1]) is None
@@ -138,7 +138,7 @@ def is_clear(text: str) -> bool:
 
 
 def _begin(text: str) -> tuple[int, str] | None:
-    """Where the host or the user begins, and the scheme; a URL may begin with a placeholder in place of all that."""
+    """The scheme, and the position at which the user or the host begins; a placeholder may stand for all of that."""
     match = _BEGIN.match(text)
     if match is not None:
         return match.end(), match[1].casefold()
@@ -184,7 +184,8 @@ def _split(rest: str, scheme: str) -> tuple[str, str, str, str]:
 
 
 def _end_of_user(rest: str, scheme: str) -> int | None:
-    """Where a user with a password ends that holds characters which end a host; None where there is no such."""
+    """The end of a user with a password that contains characters which normally end a host; None where there is
+    none."""
     parts = urlsplit(f"//{rest}")
     netloc, tail = parts.netloc, rest[len(parts.netloc) :]
     searched = parts.path or tail
@@ -202,7 +203,7 @@ def _user(text: str, scheme: str) -> Iterator[TextPiece]:
 
 
 def _host(host: str, path: str) -> Iterator[TextPiece]:
-    """Hosts with their ports. What is no port is the password of a user whose host was forgotten, without an end."""
+    """Hosts with their ports. A port that is no number is the password of a user, whose end is unknown."""
     match = _NO_PORT.search(host)
     end = len(host) if match is None else match.start(1)
     yield from _with_parameters(host[:end] if match else host + path)
@@ -211,7 +212,7 @@ def _host(host: str, path: str) -> Iterator[TextPiece]:
 
 
 def _with_parameters(path: str) -> Iterator[TextPiece]:
-    """``;name=value`` may stand behind each part of a path, and behind the host in some URLs of JDBC."""
+    """``;name=value`` may follow each part of a path, and the host in some URLs of JDBC."""
     end = 0
     for match in _PARAMETER.finditer(path):
         yield TextPiece(path[end : match.end(1)])
@@ -247,7 +248,7 @@ _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\]
 
 
 def body_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a body; a text that is no JSON is secret as a whole."""
+    """The pieces of a JSON body; any other text is secret as a whole."""
     set_aside = aside(text)
     if set_aside is None or not _is_json(set_aside.text):
         return guarded(text)

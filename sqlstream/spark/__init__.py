@@ -1,1 +1,1 @@
-"""Spark for a session: its start, what we set and tune there, what its workers get, and its end."""
+"""Spark for a session: starting, settings, tuning, the package for workers, stopping."""

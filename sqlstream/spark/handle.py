@@ -1,4 +1,4 @@
-"""Spark for a session: started when it is first needed, and kept at the settings of SET while the session lives."""
+"""The Spark of a session: started when it is first needed; SET changes its settings while the session lives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED_VALUE = "SS594"
 
 
 class SparkHandle:
-    """Spark, started when it is first needed, with the session's settings while the session lives."""
+    """Starts Spark when it is first needed, and applies the settings of the session to it."""
 
     def __init__(self, spark: SparkSession | str | None) -> None:
         self.master = spark if isinstance(spark, str) else None
@@ -31,7 +31,7 @@ class SparkHandle:
         self._tuning = NONE
 
     def require_possible(self) -> None:
-        """ExecutionError SS413 where another Spark runs in this process already; starts none."""
+        """ExecutionError SS413 where another Spark runs in this process already. Starts nothing."""
         running = running_session() if self.master is not None else None
         if running is not None:
             require_master(running, self.master)
@@ -77,7 +77,7 @@ class SparkHandle:
             ) from error
 
     def apply(self, settings: Settings) -> None:
-        """Bring a running Spark to the settings; what is no longer set gets back what was there before."""
+        """Apply changed settings to a running Spark; settings that are reset get their former values back."""
         if self._spark is None:
             return
         self._require_tuned(settings)
@@ -89,7 +89,7 @@ class SparkHandle:
                 self._change(key, value)
 
     def _require_tuned(self, settings: Settings) -> None:
-        """ConnectorError SS523 for what would have had to be done, or left, when Spark started."""
+        """ConnectorError SS523 for a setting that only takes effect when Spark starts."""
         for key in settings.given:
             if key in FIELDS and settings[key] != getattr(self._tuning, FIELDS[key]):
                 raise _not_changeable(key)
@@ -119,7 +119,7 @@ class SparkHandle:
             self._spark.conf.set(key, value)
 
     def release(self) -> None:
-        """Put back the settings that the session has changed; a Spark that has not died goes on for others."""
+        """Restore the settings that the session has changed; Spark keeps running for others."""
         try:
             for key in list(self._before):
                 self._restore(key)
@@ -129,7 +129,7 @@ class SparkHandle:
 
 
 def _is_set(actual: str | None, key: str, value: str) -> bool:
-    """Options of the JVM stand before those that sqlstream adds to them when it starts Spark."""
+    """Whether the user has set a setting; JVM options that sqlstream appends do not count."""
     return actual == value or (key in JAVA_OPTIONS and (actual or "").startswith(f"{value} "))
 
 
@@ -142,7 +142,7 @@ def _not_changeable(key: str) -> ConnectorError:
 
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:
-    """Spark's settings for those of the session."""
+    """Spark's settings for the settings of a session."""
     wanted = dict(settings.spark)
     if settings["table.local-time-zone"] is not None:
         wanted["spark.sql.session.timeZone"] = settings["table.local-time-zone"]

@@ -1,8 +1,8 @@
-"""The one door to what PySpark keeps to itself, which any version of it may change.
+"""All access to private names of PySpark, which any version may change.
 
-Each function answers None, or does nothing, where this PySpark has not what it asks for: callers go on without. What
-they ask for is listed in ``PROBES``; ``missing`` says what of that this PySpark has not. Operators have a door of their
-own, ``udfs/spark/internals.py``.
+Each function returns None, or does nothing, where this version of PySpark lacks the name, and callers work without it.
+``PROBES`` lists the names; ``missing`` reports those that are absent. Operators have a module of their own for that,
+``udfs/spark/internals.py``.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def _object(path: str) -> Any:
 
 
 def attribute(value: object, *names: str) -> Any:
-    """The attribute at the end of the names; None if one of them does not exist."""
+    """The attribute at the end of a chain of names; None if one of them does not exist."""
     return reduce(lambda inner, name: getattr(inner, name, None), names, value)
 
 
 def java_of(spark: SparkSession) -> Any:
-    """The Java of a session that runs in this process, as py4j shows it."""
+    """The JVM of a session in this process, as py4j presents it."""
     return attribute(spark, "sparkContext", "_jvm")
 
 
 def make_active(spark: SparkSession) -> None:
-    """Lets Java take the session for that of this thread, as creating a DataFrame does: where a thread has another one,
-    Spark refuses sources in Python that only the other one knows, because their names exist."""
+    """Make the session the active one of this thread in Java, as creating a DataFrame does. Where another one is
+    active, Spark does not find Python data sources that are registered in this one."""
     sessions: Callable[[Any], Any] | None = attribute(type(spark), "_get_j_spark_session_class")
     session, jvm = attribute(spark, "_jsparkSession"), java_of(spark)
     if sessions is not None and session is not None and jvm is not None:
@@ -75,8 +75,8 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def start_java(settings: Mapping[str, str]) -> None:
-    """Start the Java of this process with Spark's settings, before there is a session. AttributeError where this
-    PySpark starts it otherwise: the settings that are kept back must not go where they may be read."""
+    """Start the JVM of this process with Spark's settings, before there is a session. AttributeError where this version
+    of PySpark starts it differently, so that private settings never end up where others can read them."""
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -84,7 +84,7 @@ def start_java(settings: Mapping[str, str]) -> None:
 
 
 def end_connection() -> None:
-    """Close what PySpark has open to Java. Whatever fails there: Java may have died."""
+    """Close PySpark's connection to Java, ignoring errors: Java may have died."""
     from pyspark import SparkContext
 
     # PySpark's thread that waits for counts from the JVM would print that its connection has ended.
@@ -97,7 +97,7 @@ def end_connection() -> None:
 
 
 def connect_endpoint(spark: SparkSession) -> str | None:
-    """Host and port of a session of Spark Connect; None for builders other than the default one."""
+    """Host and port of a Spark Connect session; None for channel builders other than the default one."""
     endpoint: str | None = attribute(spark, "client", "_builder", "endpoint")
     return endpoint
 

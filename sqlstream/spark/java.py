@@ -1,6 +1,6 @@
-"""Is there a Java that Spark can run on? ``python -m sqlstream.spark.java`` answers with its exit status.
+"""The Java that Spark runs on, and its class archive. ``python -m sqlstream.spark.java`` reports whether there is one.
 
-Imports nothing but the standard library, so that it answers before anything is installed.
+The check needs nothing that has to be installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INSTALL = (
 
 
 def find_java() -> str | None:
-    """The executable that Spark would start: JAVA_HOME's where that is set, else the one on PATH."""
+    """The Java executable that Spark starts: that of JAVA_HOME if set, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         executable = Path(home, "bin", "java")
@@ -98,11 +98,9 @@ def jvm_options() -> str:
 
 
 def advice(seconds: float) -> str | None:
-    """The advice that an archive would have made Spark's start of so many seconds faster; given once for a Spark and
-    a Java.
+    """The advice, given once for a Spark and a Java, that an archive would shorten a start of so many seconds.
 
-    None where there is an archive, where the start was fast, and where it could not be remembered that the advice
-    was given.
+    None where there is an archive, where the start was fast, and where it cannot be recorded that the advice was given.
     """
     archive = archive_file()
     if archive is None:

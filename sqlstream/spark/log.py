@@ -1,7 +1,6 @@
-"""The log of the Spark that this process has started: a file that is still there when somebody looks for a cause.
+"""The log of the Spark that this process has started: a file that outlives the process.
 
-It lies below the user's folder for state, as command histories do. Of those that say something, the newest
-``KEPT`` stay; empty ones vanish with their process.
+It is in the user's state folder. The newest ``KEPT`` logs that are not empty are retained.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ def log_folder() -> Path | None:
 
 
 def new_log() -> Path:
-    """An empty file for what Spark writes; in the folder for temporary files where the user's cannot be written.
+    """A new empty log file, in the temporary folder where the state folder cannot be written.
 
-    ExecutionError SS437 where neither can be.
+    ExecutionError SS437 where neither can be written.
     """
     global _current
     folder = log_folder()
@@ -50,7 +49,7 @@ def new_log() -> Path:
 
 
 def where_spark_tells() -> str:
-    """Spark's log, within the sentence of a hint; with its path where this process has started Spark."""
+    """Words for hints that name Spark's log, with its path if this process has started Spark."""
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 
@@ -62,7 +61,7 @@ def _file_in(folder: Path | None) -> Path:
 
 
 def _remove_old(folder: Path) -> None:
-    """Names begin with the time; of a process that still runs the log goes too, which is then far from the newest."""
+    """Remove the oldest logs. File names begin with the time."""
     logs = sorted(path for path in folder.glob("spark-*.log") if _OURS.fullmatch(path.name))
     for file in logs[:-KEPT]:
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Spark's settings that hold secrets, kept off the command line of Java, which all users of a machine can read.
+"""Spark's settings with secrets, kept off the command line of Java, which all users of a machine can read.
 
-PySpark starts Java with all settings on its command line. So Java is started first, with the others; it is told the
-secret ones in files that only this user can read and that are gone when it runs, and Spark once more by PySpark.
+PySpark starts Java with all settings on its command line. So we start Java first, without the private ones: it gets
+these in files that only this user can read and that are removed when it runs, and Spark gets them from PySpark.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\ =:#!"} | {"\n": "\\n", "\r": 
 
 
 def start_java(settings: Mapping[str, str], secrets: Secrets = NO_SECRETS) -> None:
-    """Start the Java of this process, where it does not run yet and any of the settings holds a secret.
+    """Start the JVM of this process, if it does not run yet and a setting holds a secret.
 
-    ``secrets`` are such as the names of settings do not tell, the values of variables.
+    ``secrets`` are the values of variables, which the names of settings do not reveal.
     """
     private = {k: v for k, v in settings.items() if is_private(k, v, secrets)}
     if not private or any(name in os.environ for name in _ELSEWHERE):
@@ -41,19 +41,19 @@ def start_java(settings: Mapping[str, str], secrets: Secrets = NO_SECRETS) -> No
 
 
 def is_private(key: str, value: str, secrets: Secrets = NO_SECRETS) -> bool:
-    """True where a setting holds what may not be shown."""
+    """True where the value of a setting must not be shown."""
     return shown_value(key, value) != value or secrets.show_in(value)
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder of which others do not see the files."""
+    """A folder that other users cannot read."""
     with tempfile.TemporaryDirectory(prefix="sqlstream-start-") as name:
         yield Path(name)
 
 
 def _java_options(file: Path, options: str) -> str:
-    """The option that stands for those in the file."""
+    """The JVM option that reads the options from a file."""
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in shlex.split(options))
     _write(file, "\n".join(f'"{text}"' for text in quoted))
     return f"@{file}"
@@ -61,9 +61,9 @@ def _java_options(file: Path, options: str) -> str:
 
 @contextmanager
 def _submitted(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
-    """Java reads the settings as it starts, where it needs some for itself: to load jars that are not of this machine.
+    """The file of settings that Java reads at its start, for instance to load jars from other machines.
 
-    Where the user names a file of settings for that, it stays alone.
+    A file that the user names is used alone.
     """
     before = os.environ.get(_ARGUMENTS)
     if _FILE in (before or ""):
@@ -81,7 +81,7 @@ def _submitted(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """The settings as Java reads them from a file."""
+    """The settings in the format of Java properties."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 

@@ -26,9 +26,9 @@ _NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while
 
 
 def running_session() -> SparkSession | None:
-    """Spark's session of this process, whichever thread has started it; None where there is none.
+    """The Spark session of this process, whichever thread has started it; None where there is none.
 
-    Where PySpark has not been imported there can be none, and it is not imported for that.
+    Does not import PySpark: without it there can be no session.
     """
     if "pyspark.sql" not in sys.modules:
         return None
@@ -42,9 +42,9 @@ def running_session() -> SparkSession | None:
 
 
 def require_master(spark: SparkSession, master: str | None) -> None:
-    """ExecutionError SS413 where the running Spark is another one than is asked for: a process has one.
+    """ExecutionError SS413 where the running Spark is not the requested one: a process can have only one.
 
-    ``master`` None asks for whatever there is.
+    ``master`` None accepts any.
     """
     running = master_of(spark)
     if master is None or _place(master) == running:
@@ -65,12 +65,12 @@ def master_of(spark: SparkSession) -> str:
 
 
 def only_at_start(key: str) -> bool:
-    """True for settings that Spark reads when it starts, and takes later without a word and without effect."""
+    """True for settings that Spark reads when it starts, and silently ignores later."""
     return key.startswith(_AT_START)
 
 
 def _place(master: str) -> str:
-    """The master as Spark calls it; of a URL of Spark Connect without user, token and other options."""
+    """The master as Spark names it; a Spark Connect URL without user, token and other options."""
     if master.startswith("k8s://") and "://" not in master.removeprefix("k8s://"):
         return master.replace("k8s://", "k8s://https://")
     url = _CONNECT_URL.match(master)
@@ -83,7 +83,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def shares_files(spark: SparkSession) -> bool:
-    """False where Spark runs on another machine, behind Spark Connect: paths are those of the server then."""
+    """False where Spark runs on another machine, through Spark Connect, whose paths are those of the server."""
     if not is_connect(spark):
         return True
     host: str = spark.client.host
@@ -91,7 +91,7 @@ def shares_files(spark: SparkSession) -> bool:
 
 
 def is_spark_gone(error: BaseException) -> bool:
-    """True where nobody answers any more who runs Spark, which is a process of its own."""
+    """True for an error that says that Spark's process has ended."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, ConnectionError | Py4JNetworkError):

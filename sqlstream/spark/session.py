@@ -1,6 +1,6 @@
-"""The Spark session of jobs: a local one with what streaming needs, or the user's own, classic or Connect.
+"""The Spark session of jobs: a local one, configured for streaming, or the user's own, classic or Connect.
 
-Nothing here imports PySpark before a session is asked for.
+PySpark is imported when a session is requested.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ MOST_SECONDS = 20.0
 
 
 def stop_jvm(spark: SparkSession) -> None:
-    """Stop a local session and wait until its JVM has ended, after which this process can start none again."""
+    """Stop a local session and wait until its JVM has ended. This process cannot start another one."""
     spark.stop()
     end_jvm(None)
 
 
 def end_jvm(most_seconds: float | None = MOST_SECONDS) -> None:
-    """Let the JVM end, if this process has started one, and kill it where it has not ended after so many seconds.
+    """Let the JVM of this process end, and kill it after so many seconds.
 
-    When Spark has gone, RocksDB's compactions may still run. They report errors to Java, which lets nobody in any more,
-    and Java waits for them: such a JVM would stay with all of its memory.
+    RocksDB's compactions may still run when Spark has stopped. They call Java to report errors, Java blocks these calls
+    while it shuts down and waits for them: such a JVM would never end.
     """
     process = java_process()
     if process is None or process.stdin is None:
@@ -133,11 +133,11 @@ def spark_session(
 ) -> SparkSession:
     """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
 
-    ``tuning`` is what is done to a new one on this machine. Settings that hold a secret, one of ``secrets`` or what
-    their key tells to be one, are on no command line.
+    ``tuning`` applies to a new one on this machine. Settings with secrets, known by ``secrets`` or by their key, are on
+    no command line.
 
-    ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where the running session is another one,
-    SS49x where Java is missing or too old.
+    ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where another session is running, SS49x where
+    Java is missing or too old.
     """
     from pyspark.sql import SparkSession
 
@@ -159,8 +159,8 @@ def tuning_in_effect() -> Tuning:
 
 
 def _as_at_home(spark: SparkSession) -> SparkSession:
-    """A new session of Connect with the settings of a local one, and state for as many partitions as there are cores:
-    each partition costs a task in every micro-batch, and Spark's default are 200."""
+    """A new Connect session with the settings of a local one, and as many state partitions as there are cores: each
+    costs a task in every micro-batch, and Spark's default is 200."""
     from pyspark.sql import functions as F
 
     for key, value in _SQL.items():
@@ -172,7 +172,7 @@ def _as_at_home(spark: SparkSession) -> SparkSession:
 
 
 def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
-    """A session of the user: settings that jobs rely on are added where unset, and SS493 says which are wrong."""
+    """A session of the user, with the settings that jobs rely on added where unset; SS493 for wrong ones."""
     for key, value in STREAMING.items():
         if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
@@ -221,12 +221,12 @@ def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, t
 
 
 def _is_here(master: str) -> bool:
-    """True where all of Spark runs on this machine: executors elsewhere must find the driver by another address."""
+    """True where all of Spark runs on this machine. Executors elsewhere need another address of the driver."""
     return master.startswith("local") or urlparse(master).hostname in ("localhost", "127.0.0.1")
 
 
 def _jvm_options(settings: Mapping[str, str], tuning: Tuning = ALL) -> dict[str, str]:
-    """The JVM options that the settings ask for, and ours where these say nothing of the same."""
+    """The JVM options of the settings, with ours for what they leave open."""
     stated = settings.get(_JVM_OPTIONS, "")
     stack = "" if "-Xss" in stated else _STACK
     return {_JVM_OPTIONS: " ".join(filter(None, (stated, stack, *java_options(stated, tuning))))}
@@ -246,6 +246,6 @@ def _started(
 
 
 def _cores(master: str) -> int:
-    """Cores of ``local[n]``; all of this machine for ``local[*]`` and for masters elsewhere."""
+    """The cores of ``local[n]``; all cores of this machine for ``local[*]`` and for other masters."""
     inside = master.removeprefix("local[").removesuffix("]")
     return int(inside) if inside.isdigit() else (1 if master == "local" else os.cpu_count() or 1)

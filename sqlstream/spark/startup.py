@@ -1,4 +1,4 @@
-"""Spark started on a thread of its own, while the user still types."""
+"""Starting Spark on a thread, while the user still types."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class SparkStart:
-    """Starts the session's Spark at once; ``wait`` returns when it is there or raises what kept it from starting.
+    """Starts the session's Spark on a thread; ``wait`` returns when it runs, or raises the error of the start.
 
-    Off the main thread PySpark leaves Ctrl-C to us; on it, Ctrl-C would cancel the work of every job.
-    Until ``wait`` has returned the session must not be used for anything that needs Spark.
+    PySpark started off the main thread leaves Ctrl-C to us; else Ctrl-C would cancel the work of every job. Until
+    ``wait`` has returned, the session must not be used for anything that needs Spark.
     """
 
     def __init__(self, session: Session) -> None:
@@ -47,13 +47,13 @@ class SparkStart:
 
     @property
     def spark(self) -> SparkSession:
-        """Waits until it is there, too."""
+        """The Spark session; waits for it."""
         self.wait()
         assert self._spark is not None
         return self._spark
 
     def advice(self) -> str | None:
-        """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
+        """The advice how to shorten the next start; None where there is none, or where it was given."""
         from sqlstream.spark.java import advice  # loads PySpark
 
         return None if is_connect(self.spark) else advice(self._seconds)

@@ -1,7 +1,7 @@
-"""This package as an archive for Spark's workers, which then need not have it installed.
+"""This package as an archive for Spark's workers, which then need no installation.
 
-Python imports from the archive as from a folder. It holds compiled modules, too, for Pythons of this version: without
-them each worker would compile anew what it imports.
+Python imports from the archive as from a folder. It includes compiled modules for this version of Python, so that
+workers do not compile them again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KINDS = (".py", ".lark")
 
 
 def worker_package() -> Path:
-    """The archive, made once for what it holds and kept in the user's cache directory."""
+    """The archive, made once for its contents and cached in the user's folder."""
     root = Path(version.__file__).parent
     if not root.is_dir():
         return _archive_around(root)
@@ -57,9 +57,9 @@ def worker_package() -> Path:
 
 
 def send_package(spark: SparkSession) -> None:
-    """Give the package to the workers of a session, unless they run on this machine as part of it.
+    """Send the package to the workers of a session, unless they run on this machine as part of it.
 
-    ExecutionError SS495 where Spark does not take it.
+    ExecutionError SS495 where Spark does not accept it.
     """
     path_before = list(sys.path)
     try:
@@ -95,7 +95,7 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _files(root: Path, prefix: str, left_out: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
-    """The files of one folder and of those below it, without its own folders ``left_out``."""
+    """The files of a folder and its subfolders, except the subfolders ``left_out``."""
     for folder, inside, names in os.walk(root):
         kept = [name for name in inside if Path(folder) != root or name not in left_out]
         inside[:] = sorted(kept)
@@ -125,7 +125,7 @@ def _folder() -> Path:
 
 
 def _write(file: Path, sources: Mapping[str, Path]) -> None:
-    """Whole or not at all, whoever else writes it at this moment."""
+    """Write a file atomically, because other processes may write it at the same time."""
     handle, fresh = tempfile.mkstemp(prefix=".sqlstream-", dir=file.parent)
     with (
         tempfile.TemporaryDirectory(prefix="sqlstream-compiled-") as compiled,
@@ -140,7 +140,7 @@ def _write(file: Path, sources: Mapping[str, Path]) -> None:
 
 
 def _compiled(path: Path, folder: Path) -> bytes:
-    """The bytecode of a module as Python caches it, to be used without looking at its source."""
+    """The bytecode of a module as Python caches it, valid without its source."""
     file = folder / "module.pyc"
     py_compile.compile(str(path), str(file), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     return file.read_bytes()

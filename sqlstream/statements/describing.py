@@ -42,14 +42,14 @@ def describe_function_named(name: nodes.Name, catalog: Catalog, *, extended: boo
     local = str(name)
     function = catalog.function(local)
     if function is not None:
-        told = [*_of_user(function), *(_more_of_user(function) if extended else ())]
-        return Rows.of_text(("info name", "info value"), told)
+        facts = [*_of_user(function), *(_more_of_user(function) if extended else ())]
+        return Rows.of_text(("info name", "info value"), facts)
     built_in = FUNCTIONS.get(local.lower())
     if built_in is None:
         hint = did_you_mean(local, catalog.function_names(), "functions of yours")
         raise BindError(NO_FUNCTION, f'function "{local}" does not exist', name.span, hint=hint)
-    told = [("function name", built_in.name), ("kind", built_in.kind.value), ("origin", "built-in")]
-    return Rows.of_text(("info name", "info value"), [*told, *(_more_of_built_in(built_in) if extended else ())])
+    facts = [("function name", built_in.name), ("kind", built_in.kind.value), ("origin", "built-in")]
+    return Rows.of_text(("info name", "info value"), [*facts, *(_more_of_built_in(built_in) if extended else ())])
 
 
 # --- functions of users ---------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _more_of_built_in(function: Builtin) -> Iterator[Line]:
 
 def _usage(name: str) -> str | None:
     """What PySpark says of a function of that name."""
-    from pyspark.sql import functions
+    from pyspark.sql import functions  # PySpark is loaded for DESCRIBE FUNCTION EXTENDED alone
 
     function = getattr(functions, name, None)
     return _first_paragraph(function) if callable(function) else None
@@ -133,10 +133,12 @@ class Inspection(StatementType[S]):
     """A statement that shows what there is. A check shows it too, and asks no materialized view for its state."""
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
+        """Show it over the scratch workspace."""
         self.rows(statement, scratch, None)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows:
+        """Return what there is to show."""
         workspace = execution.workspace
         return self.rows(statement, workspace, lambda name: execution.views().status_of(name, workspace))
 
@@ -149,6 +151,7 @@ class Show(Inspection[nodes.Show]):
     """SHOW of all but jobs."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The list that is asked for."""
         if statement.what in LISTED:
             return show_materialized(statement, workspace.catalog, status_of)
         return show(statement, workspace.catalog, lambda name: _described(name, workspace))
@@ -158,6 +161,7 @@ class Describe(Inspection[nodes.Describe]):
     """DESCRIBE of all but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The facts about one object."""
         catalog, name = workspace.catalog, statement.name
         match statement.kind:
             case "FUNCTION":
@@ -174,6 +178,7 @@ class DescribeQuery(Inspection[nodes.DescribeQuery]):
     """DESCRIBE of a query: its columns."""
 
     def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The columns of the query."""
         return _describe_query(statement, workspace)
 
 

@@ -272,6 +272,7 @@ _INFO = ("info name", "info value")
 
 
 def describe_catalog(mount: Mount, extended: bool) -> Rows:
+    """The facts about a catalog; with ``extended`` its options, of which secrets are masked."""
     options = dict(masked(mount.options))
     facts = [("name", mount.name), ("type", options.pop("type", "")), ("comment", mount.comment or "")]
     more = [(f"option:{key}", value) for key, value in options.items()]
@@ -279,6 +280,7 @@ def describe_catalog(mount: Mount, extended: bool) -> Rows:
 
 
 def describe_database(database: Database, catalog: str, extended: bool) -> Rows:
+    """The facts about a database; with ``extended`` its options, of which secrets are masked."""
     facts = [("name", database.name), ("catalog", catalog), ("comment", database.comment or "")]
     more = [(f"option:{key}", value) for key, value in masked(database.options.items())]
     return Rows.of_text(_INFO, [*facts, *(more if extended else ())])
@@ -340,7 +342,7 @@ def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusO
 
 def facts(status: ViewStatus) -> Iterator[Fact]:
     """The state of the job, how far its input is, and the last epoch that is in the table. Times are in UTC."""
-    from sqlstream.jobs.records.record import moment
+    from sqlstream.jobs.records.record import moment  # loads what no other statement needs
 
     yield "state", status.state
     progress = None if status.record is None else status.record.life.progress

@@ -34,16 +34,24 @@ class ViewStatus(Protocol):
     """The state of a materialized view: of its job, and how far its table is. Times are in seconds since 1970."""
 
     @property
-    def state(self) -> str: ...
+    def state(self) -> str:
+        """RUNNING, SUSPENDED and so on."""
+        ...
 
     @property
-    def record(self) -> JobRecord | None: ...
+    def record(self) -> JobRecord | None:
+        """The record of the job; None where it has none."""
+        ...
 
     @property
-    def epoch(self) -> int | None: ...
+    def epoch(self) -> int | None:
+        """The last epoch that is in the table."""
+        ...
 
     @property
-    def committed(self) -> float | None: ...
+    def committed(self) -> float | None:
+        """When that epoch was written."""
+        ...
 
 
 class Views(Protocol):
@@ -129,9 +137,11 @@ class Definition(StatementType[S]):
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
+        """Change the scratch workspace."""
         self.define(statement, scratch, text)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows | Query | Job:
+        """Change the workspace of the session."""
         self.define(statement, execution.workspace, execution.text)
         return OK

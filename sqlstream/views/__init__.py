@@ -1,1 +1,1 @@
-"""Materialized views at work: their tables, their jobs, the server that keeps them by default, and ``serve``."""
+"""Materialized views: their tables and jobs, the server that stores them by default, and ``serve``."""

@@ -1,8 +1,8 @@
-"""The PostgreSQL server of one machine that views are kept in where no other is named, from the package ``pgserver``.
+"""The embedded PostgreSQL server (package ``pgserver``), which stores views where no other database is named.
 
-Its data, its port and its password lie in one folder; only processes of this machine reach it. A server is started by
-the first process that needs it and stopped by the last one that ends. One that was left behind by a process which was
-killed goes on, and the next process finds it by its folder.
+Its data, its port and its password are in one folder; only processes of this machine can connect. The first process
+that needs the server starts it, the last one stops it. A server whose processes were killed keeps running, and the next
+process finds it by its folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ANOTHER = "SET 'sqlstream.views.url' to a server that runs, postgresql://user@h
 
 @dataclass(frozen=True)
 class Server:
-    """A server in ``folder``."""
+    """A running server with its data in ``folder``."""
 
     folder: Path
     port: int
@@ -52,7 +52,7 @@ class Server:
 
 
 def embedded(folder: Path) -> Server:
-    """The server of the folder, which is made and started where it is not there. This process uses it until its end.
+    """The server of a folder, created and started if necessary, in use by this process until its end.
 
     ConnectorError SS698 without the package, ExecutionError SS485 where the server does not start.
     """
@@ -73,7 +73,7 @@ def embedded(folder: Path) -> Server:
 
 
 def release(folder: Path) -> None:
-    """This process is done with the server, which ends with the last one."""
+    """Mark the server as no longer used by this process; stop it if no process uses it."""
     with suppress(OSError, ExecutionError), _alone(folder):
         _use_file(folder, this_process()).unlink(missing_ok=True)
         if _runs(folder) and not any(process.is_alive for process in _users(folder)):
@@ -81,7 +81,7 @@ def release(folder: Path) -> None:
 
 
 def require_package() -> None:
-    """ConnectorError SS698 where PostgreSQL is not installed, or not what asks it."""
+    """ConnectorError SS698 where the PostgreSQL server or its client is not installed."""
     for package in ("pgserver", "psycopg"):
         if find_spec(package) is None:
             message = f'materialized views need the Python package "{package}", which is not installed'
@@ -132,7 +132,7 @@ def _make_database(server: Server) -> None:
 
 
 def _runs(folder: Path) -> bool:
-    """The first line of its file of processes is its number, where it has not ended in order."""
+    """Whether the server runs: the first line of its process file is the process number, unless it was shut down."""
     try:
         pid = int((folder / "data" / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
         process = process_here(pid)
@@ -151,7 +151,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _free_port() -> int:
-    """The same on each start, so that tools find the server again; one of a few where they are free."""
+    """A free port, if possible the same on each start, so that tools find the server again."""
     for port in _PORTS:
         if _is_free(port):
             return port
@@ -179,7 +179,7 @@ def _use_file(folder: Path, process: Process) -> Path:
 
 
 def _users(folder: Path) -> Iterator[Process]:
-    """Others than this process that have said that they use it; of those that are gone the file goes, too."""
+    """The other processes that use the server. Files of processes that are gone are removed."""
     for path in (folder / "users").glob("*-*"):
         pid, _, started = path.name.partition("-")
         process = Process(socket.gethostname(), int(pid), int(started) or None)
@@ -212,7 +212,7 @@ def _is_root() -> bool:
 
 
 def _make_enterable(folder: Path) -> None:
-    """The folder, in which the server's user may work. ExecutionError SS485 where it cannot get there."""
+    """Give the server's user access to the folder. ExecutionError SS485 where that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     if not _is_root():
         return
@@ -247,7 +247,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _run(folder: Path, program: str, *arguments: str | Path) -> None:
-    """ExecutionError SS485 with the last words of a program that failed."""
+    """Run a program; ExecutionError SS485 with the end of its output where it fails."""
     command = [str(_programs() / program), *map(str, arguments)]
     output = folder / "output"
     with output.open("w") as written:  # a pipe would stay open as long as the server runs

@@ -1,7 +1,7 @@
-"""The materialized views of a session: their tables are made, their jobs started, stopped and asked.
+"""The materialized views of a session: creates their tables, and starts, stops and monitors their jobs.
 
-A view has a folder, the checkpoint of its job, which outlives the session as its table does. Whoever creates the same
-view again, in whatever process, goes on from there; another definition under its name must say OR REPLACE.
+The checkpoint of a view's job outlives the session, as the table of the view does. Creating the same view again, in any
+process, continues from it; another definition under its name needs OR REPLACE.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOWHERE = Span(0, 0)
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """How a view is doing. ``state`` is that of its job, or SUSPENDED; times are in seconds since 1970."""
+    """The status of a view. ``state`` is that of its job, or SUSPENDED; times are in seconds since 1970."""
 
     name: str
     state: str
@@ -57,7 +57,7 @@ class ViewStatus:
 
 
 class Views:
-    """``keeps``: this process looks after the views, as ``sqlstream serve`` does."""
+    """The views of one session. ``keeps``: this process restarts their jobs, as ``sqlstream serve`` does."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -68,14 +68,14 @@ class Views:
     def execute(
         self, statement: nodes.CreateMaterializedView | nodes.AlterMaterializedView, text: str, workspace: Workspace
     ) -> Job | None:
-        """The job that a CREATE has started; None where it has not, and for ALTER."""
+        """Carry out a statement about a view. Returns the job that CREATE has started, else None."""
         if isinstance(statement, nodes.CreateMaterializedView):
             return self.create(statement, text, workspace)
         self.alter(statement, text, workspace)
         return None
 
     def create(self, statement: nodes.CreateMaterializedView, text: str, workspace: Workspace) -> Job | None:
-        """The job of the view; None where it is another process's, is suspended, or where the view was there."""
+        """Create a view and start its job. None where another process runs it, it is suspended, or the view exists."""
         catalog = workspace.catalog
         view = declared_materialized(statement, workspace, text)
         before = definition_of_view(catalog.entry("relation", view.path))
@@ -111,11 +111,11 @@ class Views:
                 self.create(altered(view, statement), text, workspace)
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
-        """What ``status`` says of the view of that name. BindError SS694 for what is no materialized view."""
+        """The status of the view of that name. BindError SS694 for anything that is no materialized view."""
         return self.status(materialized_named(name, workspace), workspace)
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
-        """The job stops, and the rows go; nothing where the name is that of no view, which the catalog tells."""
+        """Stop the job of a view and remove its rows. Does nothing for other names, which the catalog reports."""
         try:
             view = materialized_named(name, workspace)
         except SqlStreamError:  # there is none, or its definition cannot be read
@@ -123,7 +123,7 @@ class Views:
         self._remove(view, workspace)
 
     def drop_in(self, namespace: tuple[str, str], workspace: Workspace) -> None:
-        """All views of a database, which goes with all that is in it."""
+        """Drop all views of a database, with their jobs and rows."""
         for view in self.all(workspace, namespace):
             self._remove(view, workspace)
 
@@ -138,7 +138,7 @@ class Views:
     # --- what a view does -------------------------------------------------------------------------------------
 
     def status(self, view: MaterializedView, workspace: Workspace, *, exact: bool = True) -> ViewStatus:
-        """What is known of the view without Spark; without ``exact`` as it was a moment ago, and cheaper."""
+        """The status of a view, without Spark. Without ``exact`` it may be slightly old, and costs less."""
         from sqlstream.jobs.records.history import read_epochs  # loads PySpark
 
         storage = self._storage(view, workspace)
@@ -162,7 +162,7 @@ class Views:
         )
 
     def resume(self, view: MaterializedView, workspace: Workspace) -> Job | None:
-        """The job goes on; None where another process runs it, or is to start it."""
+        """Start the job of a view again. None where another process runs it, or is to start it."""
         storage = self._storage(view, workspace)
         state = read_state(storage) or ViewState(digest_of(view.statement))
         write_state(storage, replace(state, suspended=False))
@@ -174,9 +174,9 @@ class Views:
         return state is not None and state.suspended
 
     def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
-        """The job goes on from the checkpoint, or begins. ``anew``: what another view has left under the name goes.
+        """Start the job of a view, from its checkpoint if there is one. ``anew``: remove what another view has left.
 
-        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table of somebody else.
+        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that is not ours.
         """
         from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
 
@@ -223,14 +223,14 @@ class Views:
         return job
 
     def _suspend(self, view: MaterializedView, workspace: Workspace) -> None:
-        """First told, then done: whoever looks after the view must not start it again."""
+        """Record the suspension before stopping the job, so that no process starts it again."""
         storage = self._storage(view, workspace)
         state = read_state(storage) or ViewState(digest_of(view.statement))
         write_state(storage, replace(state, suspended=True))
         self._stop(view, storage)
 
     def _refresh(self, view: MaterializedView, statement: nodes.AlterMaterializedView, workspace: Workspace) -> None:
-        """All that is there now is in the view afterwards."""
+        """Complete an epoch, so that all rows that are available now are in the view."""
         storage = self._storage(view, workspace)
         if self.is_suspended(view, workspace):
             message = f'"{view.name}" is suspended'
@@ -252,7 +252,7 @@ class Views:
             job.stop()
 
     def _remove(self, view: MaterializedView, workspace: Workspace) -> None:
-        """The job stops, the table and the checkpoint go."""
+        """Stop the job and remove the table and the checkpoint."""
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
         started = read_state(storage) is not None
@@ -261,7 +261,7 @@ class Views:
             targets.remove(view.table)
 
     def _forget(self, view: MaterializedView, storage: Storage) -> None:
-        """The job stops, and its checkpoint goes."""
+        """Stop the job and remove its checkpoint."""
         from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
 
         if not storage.can_remove:
@@ -291,7 +291,7 @@ class Views:
     # --- where it is ------------------------------------------------------------------------------------------
 
     def _storage(self, view: MaterializedView, workspace: Workspace) -> Storage:
-        """The folder of the view's job. Spark reads it where it is not one of this machine."""
+        """The folder of the view's job, accessed through Spark where it is on another machine."""
         from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at  # loads PySpark
 
         settings = workspace.settings.copy()
@@ -301,7 +301,7 @@ class Views:
         return storage_at(path, self._runner.spark.get(workspace.settings)) if local is None else local
 
     def _job(self, view: MaterializedView, storage: Storage) -> ControlledJob | None:
-        """The job as this session runs it, or else as its record tells of it."""
+        """The job of a view: that of this session, or of another process by its record."""
         from sqlstream.jobs.records.record import read_record  # loads PySpark
         from sqlstream.jobs.records.requests import RecordedJob
 

@@ -27,7 +27,8 @@ _told: set[str] = set()
 
 
 def views_folder(settings: Settings) -> Path:
-    """The folder of the setting, or one of the user's. ExecutionError SS484 where neither can be written."""
+    """The folder of the setting, or the default in the user's state folder. ExecutionError SS484 where it cannot be
+    written."""
     given = settings[DIRECTORY]
     state = state_folder()
     folder = Path(given).expanduser().absolute() if given is not None else None
@@ -41,20 +42,20 @@ def views_folder(settings: Settings) -> Path:
 
 
 def checkpoints_of_views(settings: Settings) -> str:
-    """Where the jobs of views keep their checkpoints, each in a folder of its name."""
+    """The directory of the checkpoints of views, each in a folder of its name."""
     given: str | None = settings[_CHECKPOINTS]
     return given.rstrip("/") if given is not None else str(views_folder(settings) / "jobs")
 
 
 def reach(tables: Iterable[Table], settings: Settings) -> None:
-    """The server runs and its address is known, where one of the tables is kept there."""
+    """Start the embedded server if one of the tables is stored there, and publish its address."""
     if any(table.option("url") == _REFERENCE for table in tables):
         tell_address(settings)
 
 
 def tell_address(settings: Settings) -> str:
-    """The address, which the environment variable SQLSTREAM_VIEWS_URL has from now on: that of the setting, or that
-    which the variable had when the process began, or else that of the embedded server, which is started."""
+    """Set the environment variable SQLSTREAM_VIEWS_URL and return it: the address of the setting, or the value that the
+    variable had at the start of the process, or the address of the embedded server, which is started."""
     from sqlstream.views.embedded import embedded  # pgserver is optional
 
     given: str | None = settings[URL]

@@ -1,6 +1,6 @@
-"""The views of a script at work: all jobs of its statements in one Spark, started again where they fail.
+"""Serving the views of a script: runs all jobs of its statements in one Spark, and restarts them when they fail.
 
-The thread that serves is the only one that uses the session; the page reads what ``snapshot`` said last.
+Only the serving thread uses the session; the page shows the last ``snapshot``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Served:
 
 
 class Serving:
-    """``tell`` gets a line for each start that fails."""
+    """Serves the statements of scripts. ``tell`` is called with a line for each start that fails."""
 
     def __init__(self, session: Session, tell: Callable[[str], None]) -> None:
         self._session = session
@@ -66,9 +66,9 @@ class Serving:
             session.workspace.settings.set(_RESTARTS, "exponential-delay")
 
     def run(self, scripts: Iterable[str]) -> None:
-        """Carry the statements out, and start their jobs. Those that do not start are begun again by ``look``.
+        """Execute the statements and start their jobs. ``look`` retries the starts that fail.
 
-        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows nobody would see.
+        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows nobody would read.
         """
         for text in scripts:
             for statement in parse_script(text):
@@ -91,7 +91,7 @@ class Serving:
                 self._session.execute(statement, text)
 
     def look(self) -> None:
-        """Start what has ended and is to run, once its time has come."""
+        """Restart the jobs that have ended and are to run, when their time has come."""
         now = time.monotonic()
         for served in self._served:
             try:
@@ -143,7 +143,7 @@ class Serving:
     # --- what is told -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> list[Mapping[str, Any]]:
-        """All views and other jobs as they are now, for the page and its JSON."""
+        """The status of all views and other jobs now, for the page and its JSON."""
         return [dict(self._facts(served)) for served in self._served]
 
     def records(self) -> dict[str, JobRecord]:
@@ -216,7 +216,7 @@ def _name_of(served: _Served) -> str:
 
 
 class PlanPages:
-    """``take`` is called by the thread that serves, ``answer`` by those of the page."""
+    """The pages of plans. ``take`` is called by the serving thread, ``answer`` by the threads of the page."""
 
     def __init__(self) -> None:
         self._by_name: Mapping[str, PlanFigures] = {}
@@ -227,7 +227,7 @@ class PlanPages:
         return frozenset(self._by_name)
 
     def take(self, records: Mapping[str, JobRecord]) -> None:
-        """The present records of all jobs; those without a plan that can be shown are left out."""
+        """Take the present records of all jobs, except those whose plan cannot be shown."""
         kept = dict[str, PlanFigures]()
         for name, record in records.items():
             before = self._by_name.get(name)
@@ -242,7 +242,7 @@ class PlanPages:
         self._by_name = kept
 
     def answer(self, path: str) -> Answer | None:
-        """``NAME/`` and ``NAME/figures.json``."""
+        """The answer to ``NAME/`` or ``NAME/figures.json``; None for other paths."""
         name, _, what = path.partition("/")
         figures = self._by_name.get(unquote(name))
         if figures is None:
@@ -261,8 +261,8 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows: where the tables are, without a password, and the views. ``plans``: the names of those whose
-    plan can be shown."""
+    """The contents of the page: the address of the tables without a password, and the views. ``plans`` are the names of
+    those with a page of their plan."""
 
     url: str
     views: Sequence[Mapping[str, Any]] = ()
@@ -270,7 +270,7 @@ class Shown:
 
 
 class Page(LocalPage):
-    """Answers on a port of this machine until closed. ``shown`` and ``plans`` are asked from its threads."""
+    """Serves the page on a port of this machine until closed. ``shown`` and ``plans`` are called from its threads."""
 
     def __init__(self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None) -> None:
         super().__init__(port, partial(_answer, shown, plans or PlanPages()), "/, /views.json and /plans/NAME/")
@@ -291,7 +291,7 @@ def as_json(shown: Shown) -> str:
 
 
 def page(shown: Shown) -> str:
-    """The whole page. It asks for nothing else, so that it can be saved."""
+    """The page as HTML. It loads nothing else, so that it can be saved."""
     rows = "\n".join(_row(view, view["name"] in shown.plans) for view in shown.views)
     return _PAGE.format(refresh=_REFRESH_S, url=html.escape(shown.url), head=_HEAD, rows=rows, count=len(shown.views))
 

@@ -17,8 +17,8 @@ from sqlstream.udfs.texts import json_of
 
 @dataclass(frozen=True)
 class ViewState:
-    """``definition`` tells definitions apart. ``suspended``: nobody starts the job until RESUME. ``keeper`` is the
-    process of ``sqlstream serve`` that starts it, where there is one."""
+    """The state of a view. ``definition`` is the digest of its definition. ``suspended``: its job is not started until
+    RESUME. ``keeper`` is the process of ``sqlstream serve`` that restarts the job."""
 
     definition: str
     suspended: bool = False
@@ -26,18 +26,18 @@ class ViewState:
 
     @property
     def kept(self) -> bool:
-        """True while a process looks after the view."""
+        """True while a process restarts the job."""
         return self.keeper is not None and self.keeper.is_here and self.keeper.is_alive
 
 
 def digest_of(statement: nodes.CreateMaterializedView) -> str:
-    """The same for definitions that make the same table of the same rows."""
+    """A digest that is equal for definitions with the same table and the same rows."""
     plain = replace(statement, kind="MATERIALIZED VIEW", if_not_exists=False, replace=False, comment=None)
     return hashlib.sha256(to_sql(plain).encode()).hexdigest()
 
 
 def read_state(storage: Storage) -> ViewState | None:
-    """ExecutionError SS459 for a file that is none of ours."""
+    """The state in a checkpoint, None where there is none. ExecutionError SS459 for a malformed file."""
     text = storage.read(FILE)
     if text is None:
         return None

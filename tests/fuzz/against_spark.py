@@ -23,7 +23,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.expressions import over_children
+from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.nodes import Project
@@ -95,7 +95,7 @@ def _in_sparks_words(node: exp.Expr) -> exp.Expr:
     """Flink's functions as they are lowered."""
     while (spelled := spelled_for_spark(node)) is not node:
         node = spelled
-    return over_children(node, _in_sparks_words)
+    return with_children_changed(node, _in_sparks_words)
 
 
 def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:

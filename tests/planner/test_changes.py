@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
-from sqlstream.planner.changes import Changes, changes_of, maker_of, not_taken
+from sqlstream.planner.changes import Changes, changes_of, producer_of, rejected_kinds
 from sqlstream.planner.fields import Item, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, Union
@@ -56,15 +56,15 @@ def test_a_sink_takes_what_its_connector_does_and_deletes_by_what_is_withdrawn()
     assert Insert(SCAN, SINK, takes=APPEND_ONLY).accepted_kinds() == APPEND_ONLY
     assert Insert(SCAN, SINK, takes=UPSERT).accepted_kinds() == ALL_KINDS
     deletes = frozenset({RowKind.INSERT, RowKind.DELETE})
-    ((port, kinds),) = not_taken(Insert(SCAN, SINK, takes=deletes))
+    ((port, kinds),) = rejected_kinds(Insert(SCAN, SINK, takes=deletes))
     assert (port, kinds) == (0, frozenset({RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}))
 
 
 def test_changes_are_traced_to_who_makes_them():
     windows = plan(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING} UNION ALL SELECT item, 1 FROM bids")
-    maker = maker_of(windows, frozenset({RowKind.UPDATE_BEFORE}))
+    maker = producer_of(windows, frozenset({RowKind.UPDATE_BEFORE}))
     assert isinstance(maker, WindowAggregate) and maker.producer_name == "the windows with RETRACTING"
-    maker = maker_of(Normalize(project(SCAN, k="k", j="j"), ("k", "j")), ALL_KINDS)
+    maker = producer_of(Normalize(project(SCAN, k="k", j="j"), ("k", "j")), ALL_KINDS)
     assert maker.producer_name == 'table "changed"'
 
 

@@ -12,6 +12,8 @@ from sqlstream.types import DataType
 
 
 class Comparison(Enum):
+    """The operators that compare two values of one type."""
+
     EQUAL = "="
     NOT_EQUAL = "<>"
     LESS = "<"
@@ -23,6 +25,8 @@ class Comparison(Enum):
 
 
 class Arithmetic(Enum):
+    """The operators that compute a number or a time of two."""
+
     PLUS = "+"
     MINUS = "-"
     TIMES = "*"
@@ -78,6 +82,8 @@ class Converted(Expression):
 
 @dataclass(frozen=True)
 class Compared(Expression):
+    """A comparison of two values of one type."""
+
     comparison: Comparison
     left: Expression
     right: Expression
@@ -102,6 +108,8 @@ class OneOf(Expression):
 
 @dataclass(frozen=True)
 class IsNull(Expression):
+    """Whether the value is NULL; never NULL itself."""
+
     part: Expression
 
     @property
@@ -111,6 +119,8 @@ class IsNull(Expression):
 
 @dataclass(frozen=True)
 class Not(Expression):
+    """The negation of a condition; NULL stays NULL."""
+
     part: Expression
 
     @property
@@ -120,6 +130,8 @@ class Not(Expression):
 
 @dataclass(frozen=True)
 class And(Expression):
+    """True where all conditions are true, false where one is false, else NULL."""
+
     conditions: tuple[Expression, ...]
 
     @property
@@ -129,6 +141,8 @@ class And(Expression):
 
 @dataclass(frozen=True)
 class Or(Expression):
+    """True where one condition is true, false where all are false, else NULL."""
+
     conditions: tuple[Expression, ...]
 
     @property
@@ -155,6 +169,8 @@ class Computed(Expression):
 
 @dataclass(frozen=True)
 class Absolute(Expression):
+    """The absolute value of a number."""
+
     part: Expression
 
     @property
@@ -164,6 +180,8 @@ class Absolute(Expression):
 
 @dataclass(frozen=True)
 class Negated(Expression):
+    """A number with the other sign."""
+
     part: Expression
 
     @property

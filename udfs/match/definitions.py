@@ -1,4 +1,5 @@
-"""DEFINE: the conditions on rows that are mapped to a variable, taken apart by what they read."""
+"""DEFINE: the conditions on rows that are mapped to a variable, split by what they read; operands and registers of
+conditions."""
 
 from __future__ import annotations
 
@@ -9,13 +10,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import And, Column, Expression
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.line import Flags, Line
-from sqlstream.udfs.match.operands import Aggregated, Current, Operand
-from sqlstream.udfs.match.registers import Registers
+from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Definitions:
-    """The conditions of a pattern. Variables without one take every row."""
+    """The conditions of a pattern. A variable without a condition accepts every row."""
 
     automaton: Automaton
     definitions: tuple[Definition, ...]
@@ -36,7 +35,8 @@ class Definitions:
     input: pa.Schema
 
     def of_rows(self, line: Line) -> Flags:
-        """By variable and row, as far as the row and its neighbours tell: whether the row may be mapped to it."""
+        """For each variable and row, whether the row may be mapped to it, as far as the row and its neighbours
+        decide."""
         fits = np.ones((len(self.automaton.names), len(line)), np.bool_)
         rows = np.arange(len(line))
         read = {column.name for conditions in self._of_rows.values() for c in conditions for column in c.columns}
@@ -52,7 +52,7 @@ class Definitions:
 
     @cached_property
     def of_matches(self) -> dict[str, Expression]:
-        """What else must be true, by variable: conditions that read rows which were mapped before."""
+        """The remaining conditions by variable: those that read previously mapped rows."""
         conjuncts = {name: tuple(c for c in all_of if not self._is_of_rows(c)) for name, all_of in self._conjuncts}
         return {name: conditions[0] if len(conditions) == 1 else And(conditions)
                 for name, conditions in conjuncts.items() if conditions}  # fmt: skip
@@ -83,6 +83,7 @@ class Definitions:
 
     @cached_property
     def registers(self) -> Registers:
+        """The registers that the conditions need."""
         return Registers(self.automaton, [o for read in self.reads.values() for o in read.values()])
 
     @cached_property
@@ -96,7 +97,7 @@ class Definitions:
 
     @cached_property
     def is_read(self) -> Flags:
-        """By place and variable: whether conditions on rows behind the place read rows of the variable."""
+        """By place and variable: whether conditions on rows after the place read rows of the variable."""
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
         for variable, read in self.reads.items():
@@ -107,12 +108,13 @@ class Definitions:
 
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:
-        """The aggregates that conditions read, by the variable whose rows they are of."""
+        """The aggregates that conditions read, by the variable of their rows."""
         operands = [o for read in self.reads.values() for o in read.values() if isinstance(o, Aggregated)]
         return aggregates_of(operands, self.input)
 
 
 def aggregates_of(operands: Iterable[Aggregated], rows: pa.Schema) -> dict[str | None, Aggregates]:
+    """Aggregates over rows of this schema, by the variable of their rows; None for all rows of the match."""
     by_variable: dict[str | None, dict[str, Aggregated]] = {}
     for operand in operands:
         by_variable.setdefault(operand.variable, {})[operand.name] = operand
@@ -123,3 +125,216 @@ def _conjuncts(condition: Expression) -> Iterable[Expression]:
     if not isinstance(condition, And):
         return [condition]
     return [conjunct for part in condition.conditions for conjunct in _conjuncts(part)]
+
+
+# --- operands of conditions and measures ----------------------------------------------------------------------
+# They read the rows of the open match so far, including the one that is being mapped; measures read all rows of the
+# match. ``variable`` None means all of its rows.
+
+
+@dataclass(frozen=True)
+class Current:
+    """The column in the row that is being mapped, or ``shift`` rows after it (negative: before it) among all rows of
+    the key. If there is no such row, the value of the column ``absent`` or NULL."""
+
+    name: str
+    column: str
+    shift: int = 0
+    absent: str | None = None
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The column in the first or last row of a variable, or ``offset`` rows of the variable away from it, towards the
+    other end; ``shift`` and ``absent`` as in ``Current``. ``running``: evaluated at each row of a match, with that row
+    as the last one."""
+
+    name: str
+    column: str
+    variable: str | None
+    last: bool = True
+    offset: int = 0
+    shift: int = 0
+    absent: str | None = None
+    running: bool = True
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """An aggregate over the rows of a variable."""
+
+    call: AggregateCall
+    variable: str | None
+    running: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of the result."""
+        return self.call.name
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """CLASSIFIER(): the variable of the last row."""
+
+    name: str
+    running: bool = True
+
+
+@dataclass(frozen=True)
+class MatchNumber:
+    """MATCH_NUMBER(): the number of the match among those of its key, from 1."""
+
+    name: str
+
+
+Operand = Current | Mapped | Aggregated
+Measure = Mapped | Aggregated | Classifier | MatchNumber
+
+
+def field_of(measure: Measure, rows: pa.Schema) -> pa.Field:
+    """The result column of a measure over rows of this schema."""
+    match measure:
+        case Mapped():
+            return pa.field(measure.name, rows.field(measure.column).type)
+        case Aggregated():
+            return pa.field(measure.name, measure.call.result)
+        case Classifier():
+            return pa.field(measure.name, pa.string())
+        case MatchNumber():
+            return pa.field(measure.name, pa.int64())
+
+
+def columns_of(read: Operand | Measure) -> tuple[str, ...]:
+    """The columns of rows that an operand or a measure reads."""
+    match read:
+        case Current() | Mapped():
+            return (read.column, *([read.absent] if read.absent else []))
+        case Aggregated():
+            call = read.call
+            ordered = (ordering.column for ordering in call.order)
+            return (*call.arguments, *ordered, *([call.filter] if call.filter else []))
+    return ()
+
+
+# --- registers: the mapped rows that conditions on later rows read --------------------------------------------
+# For each variable that conditions read in other rows: its last and its first rows, as many as are read, and a number
+# that identifies the set of its rows if aggregates are read. Registers are rows of an array, threads are its columns.
+
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The rows of the registers that are about one variable: of its last rows, of its first, and of their set."""
+
+    variable: int
+    last: range
+    first: range
+    set: range
+
+    @property
+    def all(self) -> range:
+        return range(self.last.start, self.set.stop)
+
+
+class Registers:
+    """The registers for the ``conditions`` on rows of each variable, by its number."""
+
+    def __init__(self, automaton: Automaton, operands: Iterable[Operand]) -> None:
+        lasts: dict[str, int] = {}
+        firsts: dict[str, int] = {}
+        sets: dict[str, int] = {}
+        for operand in operands:
+            if isinstance(operand, Current) or operand.variable is None:
+                continue
+            of_kind = sets if isinstance(operand, Aggregated) else lasts if operand.last else firsts
+            count = operand.offset + 1 if isinstance(operand, Mapped) else 1
+            of_kind[operand.variable] = max(of_kind.get(operand.variable, 0), count)
+        self._slots: dict[str, _Slots] = {}
+        self.count = 0
+        for name in automaton.names:
+            if name in lasts or name in firsts or name in sets:
+                self._slots[name] = self._added(automaton.names.index(name), lasts, firsts, sets, name)
+
+    def _added(
+        self, number: int, lasts: dict[str, int], firsts: dict[str, int], sets: dict[str, int], name: str
+    ) -> _Slots:
+        bounds = [self.count]
+        for counts in (lasts, firsts, sets):
+            bounds.append(bounds[-1] + counts.get(name, 0))
+        self.count = bounds[-1]
+        last, first, of_set = (range(*bounds[i : i + 2]) for i in range(3))
+        return _Slots(number, last, first, of_set)
+
+    def empty(self, count: int) -> Indices:
+        """The registers of matches without rows."""
+        return np.full((self.count, count), NO_ROW, np.int64)
+
+    def row_of(self, read: Mapped, values: Indices, mapped_to: str, row: Indices, start: Indices) -> Indices:
+        """The row to read while ``row`` is about to be mapped to a variable, for matches from ``start`` on with these
+        register values; NO_ROW for none. The shift is not applied."""
+        if read.variable is None:
+            wanted = row - read.offset if read.last else start + read.offset
+            return np.where((wanted >= start) & (wanted <= row), wanted, NO_ROW)
+        own, slots = read.variable == mapped_to, self._slots[read.variable]
+        if read.last:
+            if own and read.offset == 0:
+                return row
+            return np.asarray(values[slots.last[read.offset - own]])
+        stored = values[slots.first[read.offset]]
+        if not own:
+            return np.asarray(stored)
+        is_next = stored == NO_ROW
+        if read.offset:
+            is_next &= values[slots.first[read.offset - 1]] != NO_ROW
+        return np.where(is_next, row, stored)
+
+    def mapped(self, values: Indices, variable: Indices, row: Indices) -> Indices:
+        """The values after each row was mapped to a variable, given by its number; changes ``values``."""
+        for slots in self._slots.values():
+            chosen = np.flatnonzero(variable == slots.variable)
+            if not len(chosen):
+                continue
+            for slot in reversed(slots.last[1:]):
+                values[slot, chosen] = values[slot - 1, chosen]
+            if slots.last:
+                values[slots.last[0], chosen] = row[chosen]
+            for slot in reversed(slots.first):
+                is_next = values[slot, chosen] == NO_ROW
+                if slot > slots.first[0]:
+                    is_next &= values[slot - 1, chosen] != NO_ROW
+                values[slot, chosen[is_next]] = row[chosen[is_next]]
+            for slot in slots.set:
+                values[slot, chosen] = _mixed(values[slot, chosen], row[chosen])
+        return values
+
+    def forget(self, values: Indices, place: Indices, is_read: np.ndarray) -> None:
+        """Clears registers that no condition on rows after a place reads. ``is_read``: by place and variable."""
+        for slots in self._slots.values():
+            unread = ~is_read[place, slots.variable]
+            if unread.any():
+                values[slots.all.start : slots.all.stop, unread] = NO_ROW
+
+    @property
+    def rows(self) -> list[int]:
+        """The registers that hold row numbers."""
+        return [slot for slots in self._slots.values() for slot in (*slots.last, *slots.first)]
+
+
+def _mixed(of_set: Indices, row: Indices) -> Indices:
+    with np.errstate(over="ignore"):
+        mixed = (of_set.astype(np.uint64) ^ row.astype(np.uint64)) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(32)
+    return mixed.astype(np.int64)
+
+
+def register_numbers(values: Indices) -> Indices:
+    """A number for each column of registers; equal columns have equal numbers."""
+    numbers = np.zeros(values.shape[1], np.int64)
+    for line in values:
+        numbers = _mixed(numbers, line)
+    return numbers

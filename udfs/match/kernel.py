@@ -20,11 +20,20 @@ from sqlstream.udfs.assigners.assigner import rows_in_time
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain
 from sqlstream.udfs.keys import dense_ids, in_order
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
-from sqlstream.udfs.match.definitions import Definition, Definitions
+from sqlstream.udfs.match.definitions import (
+    Current,
+    Definition,
+    Definitions,
+    Mapped,
+    MatchNumber,
+    Measure,
+    Operand,
+    columns_of,
+    field_of,
+)
 from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times, Trail
 from sqlstream.udfs.match.matches import Mapping, Measured, Resolved, resolve
 from sqlstream.udfs.match.open_matches import Numbers, OpenMatches
-from sqlstream.udfs.match.operands import Current, Mapped, MatchNumber, Measure, Operand, columns_of, field_of
 from sqlstream.udfs.match.search import Ends, Search
 from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState

@@ -12,8 +12,8 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
+from sqlstream.udfs.match.definitions import Aggregated, Classifier, Mapped, MatchNumber, Measure
 from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Trail
-from sqlstream.udfs.match.operands import Aggregated, Classifier, Mapped, MatchNumber, Measure
 from sqlstream.udfs.match.search import Ends
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 

@@ -16,10 +16,8 @@ import pyarrow as pa
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Definitions
+from sqlstream.udfs.match.definitions import Aggregated, Current, Definitions, register_numbers
 from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
-from sqlstream.udfs.match.operands import Aggregated, Current
-from sqlstream.udfs.match.registers import told_apart
 
 Accumulators = dict[str | None, pa.Table]
 
@@ -252,7 +250,7 @@ class _Run:
         ordered = np.sort(code)
         if not (ordered[1:] == ordered[:-1]).any():
             return None
-        told = told_apart(threads.registers)
+        told = register_numbers(threads.registers)
         order = np.lexsort((told, code))  # stable
         code, told = code[order], told[order]
         is_first = np.ones(len(order), np.bool_)

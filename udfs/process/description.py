@@ -10,7 +10,7 @@ from typing import Any
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction, Row, states_of
-from sqlstream.udfs.process.values import is_record, present
+from sqlstream.udfs.process.memories import is_record, present
 from sqlstream.udfs.signature import (
     Function,
     FunctionKind,

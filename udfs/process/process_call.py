@@ -21,8 +21,7 @@ from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values, see_line
 from sqlstream.udfs.kernel import KEY_HASH, Kernel
 from sqlstream.udfs.process.function import CELLS, ProcessContext, Timer, states_of
-from sqlstream.udfs.process.memories import MemoryLayout
-from sqlstream.udfs.process.values import fits, is_record, record_of
+from sqlstream.udfs.process.memories import MemoryLayout, fits, is_record, record_of
 
 TABLE = "__table"
 """INT column of the input where there are several tables: the number of the row's table."""

@@ -12,9 +12,16 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.aggregate_calls import NOT_EXECUTED, PICKS, CallParts, parts_of, prepared, values_and_constants
+from sqlstream.planner.aggregate_calls import (
+    NOT_EXECUTED,
+    PICKS,
+    CallParts,
+    call_parts,
+    kernel_arguments,
+    values_and_constants,
+)
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
-from sqlstream.planner.expressions import node_of
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.columnar.inputs import (
@@ -73,7 +80,7 @@ def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context
 
 
 def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:
-    parts = parts_of(expression)
+    parts = call_parts(expression)
     function = called_function(parts.call, runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         values = cast_arguments(exp.Anonymous(this=function.name, expressions=parts.values), function)
@@ -85,7 +92,9 @@ def split_call(name: str, expression: exp.Expression, result: pa.DataType, runti
     values, constants = values_and_constants(called, parts)
     if called in PICKS and constants:
         parts, constants = parts.ignoring_nulls(constants[0] is True), ()
-    return _split(name, called, parts, prepared(called, values, binary=pa.types.is_binary(result)), constants, result)
+    return _split(
+        name, called, parts, kernel_arguments(called, values, binary=pa.types.is_binary(result)), constants, result
+    )
 
 
 def _split(
@@ -111,7 +120,7 @@ def _split(
         implementation=implementation,
     )
     conditions = [parts.condition] if parts.condition is not None else []
-    read = [*values, *conditions, *(node_of(o.this) for o in parts.order)]
+    read = [*values, *conditions, *(as_expression(o.this) for o in parts.order)]
     return SplitCall(call, tuple({_column_name(e): e for e in read}.items()))
 
 
@@ -122,7 +131,7 @@ def _column_name(expression: exp.Expression) -> str:
 
 def _ordering(ordered: exp.Ordered) -> Ordering:
     return Ordering(
-        _column_name(node_of(ordered.this)), bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+        _column_name(as_expression(ordered.this)), bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
     )
 
 

@@ -33,13 +33,13 @@ TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
 
 
-def required_micros(told: BlobWatermark, *, passing: bool) -> str:
+def required_micros(watermark: BlobWatermark, *, passing: bool) -> str:
     """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range.
 
     ``passing``: among the rows are some on their way to other tables, which have no time.
     """
     passes = f"{LATE_TABLE} IS NOT NULL" if passing else None
-    return required_time(time_of(told.source), told.time, "{error}", micros(told.time), passes)
+    return required_time(time_of(watermark.source), watermark.time, "{error}", micros(watermark.time), passes)
 
 
 WindowNode = AssignWindows | WindowAggregate
@@ -102,12 +102,12 @@ class Inputs:
 
     def time(self, name: str, to: str = TIME) -> str:
         """A time column in microseconds."""
-        told = self.watermark if self.watermark is not None and self.watermark.time == name else None
-        self.fields_of[to] = InputField(name, micros=True, required=told is not None)
-        return self.add_text(micros(name) if told is None else self._required(told), to)
+        watermark = self.watermark if self.watermark is not None and self.watermark.time == name else None
+        self.fields_of[to] = InputField(name, micros=True, required=watermark is not None)
+        return self.add_text(micros(name) if watermark is None else self._required(watermark), to)
 
-    def _required(self, told: BlobWatermark) -> str:
-        return required_micros(told, passing=LATE_TABLE in self.below.columns)
+    def _required(self, watermark: BlobWatermark) -> str:
+        return required_micros(watermark, passing=LATE_TABLE in self.below.columns)
 
     def fired(self, below: Node, time: str | None) -> None:
         """Tells the exchange when the clock fired the windows whose results the rows are. ``time``: the field by which
@@ -128,7 +128,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
     """The inputs that every kernel of the node reads, beside its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
-    inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
+    inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)
@@ -266,7 +266,7 @@ def files_of(
 
 
 def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:
-    column, told, table = files.column(source.field), inputs.watermark, files.scan.table.name
-    event_time = time_of(told.source) if source.required and told is not None else None
+    column, watermark, table = files.column(source.field), inputs.watermark, files.scan.table.name
+    event_time = time_of(watermark.source) if source.required and watermark is not None else None
     not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
     return FromFile(column.name, column.type.to_arrow(), source.micros, event_time, not_null)

@@ -88,7 +88,7 @@ def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
 
 def condition_of(node: Join) -> Expression | None:
     """The rest of ON as a condition that kernels evaluate."""
-    return None if node.decided is None else node.decided.condition
+    return None if node.pair_condition is None else node.pair_condition.condition
 
 
 def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
@@ -106,7 +106,7 @@ def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, c
 
 def _input(node: Join, step: Operator, port: int, context: Context, more: More) -> JoinInput:
     rows = context.lower(step.inputs[port])
-    inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].told)
+    inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].watermark)
     equal = [(e.left, e.right)[port] for e in node.equal]
     keys = tuple(f"__key_{i}" for i in range(len(equal)))
     same = {value.name: name for name, value in zip(keys, equal, strict=True) if _is_itself(value, rows)}
@@ -114,7 +114,7 @@ def _input(node: Join, step: Operator, port: int, context: Context, more: More) 
     for own, field in _places(node, port):
         if field.name not in same:
             inputs.field(field.name, own)
-    for name, operand in node.decided.columns[port] if node.decided is not None else ():
+    for name, operand in node.pair_condition.columns[port] if node.pair_condition is not None else ():
         inputs.add(operand, name=name)
     more(port, inputs)
     named = rows.select(
@@ -251,7 +251,7 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
     left, right = sides
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
-    by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if node.retracts else ()
+    by = tuple(column_of(node, left, 0, name) for name in node.left_row_identity) if node.retracts else ()
     kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)

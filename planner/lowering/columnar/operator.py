@@ -36,23 +36,23 @@ from sqlstream.udfs.spark.shipped import ShippedProcessor
 _PLACE = ("partition", "number", "port")
 
 
-def told_column(told: BlobWatermark, runtime: Runtime) -> str | None:
-    """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
-    return TIME if runtime.event_time_from_rows(told.source.table) else None
+def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
+    """The column whose newest value the exchange reports as watermark; None where control rows alone move it."""
+    return TIME if runtime.event_time_from_rows(watermark.source.table) else None
 
 
-def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
+def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
     """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
 
     Spark looks for new data from left to right: it never sees a control row without the rows written before.
     """
-    lifted = F.expr(f"(watermark_ms + {told.source.delay_ms}L) * 1000L")
+    lifted = F.expr(f"(watermark_ms + {watermark.source.delay_ms}L) * 1000L")
     values = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
     columns = (values.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
-    blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
+    blobs = runtime.control(watermark.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
-    timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), told.source, told.metric)
-    timed = runtime.timed(timed, EVENT_TIME, told.source.delay_ms, told.source.table)
+    timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), watermark.source, watermark.metric)
+    timed = runtime.timed(timed, EVENT_TIME, watermark.source.delay_ms, watermark.source.table)
     return timed.select(*map(column, BLOBS.names))
 
 
@@ -74,7 +74,8 @@ class Running:
 
     ``output``: what the kernel emits, as Spark's types. ``late_table`` marks its late rows. ``chained``: an operator
     with state stands above. ``keyed``: False where all rows go to one key group. ``goes_on``: rows come in the
-    micro-batches after the end of the input, too. ``told``: by port, the watermark that Spark learns from the exchange.
+    micro-batches after the end of the input, too. ``watermarks_by_port``: by input, the watermark that Spark learns
+    from the exchange.
     ``hashed``: columns whose hash exchanges compute, in place of Spark; ``spread`` those of them whose NULL lets a row
     go to any key group. ``held_back_ms``: how far its watermark
     stays behind that of the query.
@@ -90,7 +91,7 @@ class Running:
     chained: bool = False
     keyed: bool = True
     goes_on: bool = False
-    told: tuple[BlobWatermark | None, ...] = (None,)
+    watermarks_by_port: tuple[BlobWatermark | None, ...] = (None,)
     hashed: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     held_back_ms: int = 0
@@ -114,7 +115,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,
-        told=tuple(port.told for port in step.ports),
+        watermarks_by_port=tuple(port.watermark for port in step.ports),
         held_back_ms=step.held_back_ms,
     )
 
@@ -214,14 +215,14 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
     assert KEY_HASH in rows.columns, rows.columns
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks and port == 0 else rows
-    told, groups = operator.told[port], _groups(operator, runtime)
-    time = told_column(told, runtime) if told is not None else None
+    watermark, groups = operator.watermarks_by_port[port], _groups(operator, runtime)
+    time = watermark_column(watermark, runtime) if watermark is not None else None
     exchange = Exchange(operator.kernel, groups, time, operator.hashed, port, operator.spread)
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:
         blobs = files.blobs(exchange, operator.number)
-    return blobs if told is None else with_watermark(told, blobs, int(numbers_of(groups)[0]), runtime)
+    return blobs if watermark is None else with_watermark(watermark, blobs, int(numbers_of(groups)[0]), runtime)
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:

@@ -35,10 +35,9 @@ from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.match.definitions import Definition
+from sqlstream.udfs.match.definitions import Aggregated as AggregatedMeasure
+from sqlstream.udfs.match.definitions import Classifier, Current, Definition, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.match.kernel import MatchKernel
-from sqlstream.udfs.match.operands import Aggregated as AggregatedMeasure
-from sqlstream.udfs.match.operands import Classifier, Current, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
@@ -52,11 +51,11 @@ _ANY_FRAME = Frame(rows=True, start=0)
 
 def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
-    inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
+    inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     column_names: dict[str, str] = {}
     for i, field in enumerate(node.input.schema):
-        is_told = field.name == node.time and _is_told_by_time(node, field.type)
-        column_names[field.name] = TIME if is_told else inputs.field(field.name, field_name(i))
+        is_time = field.name == node.time and _is_time_column(node, field.type)
+        column_names[field.name] = TIME if is_time else inputs.field(field.name, field_name(i))
     functions = tuple(functions_of(node.calls, inputs))
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
@@ -84,7 +83,7 @@ def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
     return emitted.select(*fields, *results, *hidden(emitted))
 
 
-def _is_told_by_time(node: Over, kind: DataType) -> bool:
+def _is_time_column(node: Over, kind: DataType) -> bool:
     """True where the kernel's times are all that the field of the time attribute says: rows then carry it once."""
     return node.domain is not TimeDomain.PROCESSING and kind.name == "TIMESTAMP" and node.time not in node.keys
 
@@ -165,7 +164,7 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
 
 def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
     rows = context.lower(step.input)
-    inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
+    inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     fields = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}
     read = [field.name for field in node.passed] + [*node.keys, *(tie.name for tie in node.ties)]
     column_names = {name: inputs.field(name, fields[name]) for name in dict.fromkeys(read)}

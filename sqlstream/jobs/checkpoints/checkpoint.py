@@ -28,7 +28,7 @@ from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storag
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import Gear, gear_of, never
+from sqlstream.planner.physical.steps import Gear, gear_of, reads_no_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
-    reads_files: Callable[[Scan], bool] = never,
+    reads_files: Callable[[Scan], bool] = reads_no_files,
 ) -> Checkpoint:
     """The checkpoint of a plan, new or to go on from.
 

@@ -102,7 +102,7 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
     match step:
         case Read(node=Scan(table=table)):
             return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
-        case Mark(node=mark, told=told) if told is not WatermarkSource.NOT:
+        case Mark(node=mark, watermark_source=source) if source is not WatermarkSource.NOT:
             facts = (("column", mark.column), ("kind of time", mark.domain.value))
             # How the watermark follows from rows may change, as its delay may: state does not depend on it.
             return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)

@@ -17,7 +17,7 @@ from sqlstream.jobs.checkpoints.watermarks import IdleSources, SourceWatermarks
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
-from sqlstream.planner.operators.top_n import Wanted
+from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
 
@@ -49,7 +49,7 @@ class RowLimit:
         self.storage.write(_MARK, "")
 
 
-def row_limit_of(wanted: Wanted | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
+def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
     """The row limit of the job with this checkpoint; None for a query without LIMIT. ``kept`` asks how many rows the
     operator has counted so far."""
     if wanted is None:

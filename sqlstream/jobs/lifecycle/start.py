@@ -27,7 +27,7 @@ from sqlstream.jobs.savepoints.epoch_files import require_whole_checkpoint
 from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.operators.top_n import rows_wanted
+from sqlstream.planner.operators.top_n import limit_of
 from sqlstream.planner.physical.steps import Gear
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
@@ -223,7 +223,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
         row_limit=row_limit_of(
-            rows_wanted(job.work.plan),
+            limit_of(job.work.plan),
             checkpoint.storage,
             lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),
         ),

@@ -1,4 +1,4 @@
-"""All that we do to Spark, and to the processes it runs in, so that it is fast and quiet: beyond Spark's own settings.
+"""What we do to Spark and its processes beyond Spark's own settings, so that it is fast and quiet.
 
-Each of these is optional, has a setting of ``sqlstream.spark.*``, and costs speed alone where it fails.
+Each measure is optional, has a setting of ``sqlstream.spark.*``, and costs only speed where it fails.
 """

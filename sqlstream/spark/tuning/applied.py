@@ -1,4 +1,4 @@
-"""The one place from which Spark is tuned: what its start is told, what surrounds it, and what follows."""
+"""The tuning of Spark: before, during and after its start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _LOG = logging.getLogger("sqlstream.spark")
 
 
 def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
-    """The result of ``act``, or ``otherwise`` if that fails. ``key`` is the setting that switches it off."""
+    """The result of ``act``, or ``otherwise`` if it fails, which is logged. ``key`` is the setting that switches it
+    off."""
     try:
         return act()
     except Exception as error:
@@ -47,7 +48,7 @@ def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
 
 @contextmanager
 def guarded_context(key: str, context: AbstractContextManager[object]) -> Iterator[None]:
-    """Inside ``context``, or without it where it cannot be entered."""
+    """Enter ``context``; run without it where it cannot be entered."""
     with ExitStack() as stack:
         guarded(key, lambda: stack.enter_context(context), None)
         yield
@@ -71,13 +72,13 @@ _OFFERED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def malloc_settings() -> Mapping[str, str]:
-    """Spark's settings for the processes of executors, and for the Python of tasks anywhere."""
+    """Spark's settings that keep memory in the processes of executors, and in the Python of tasks."""
     return {f"spark.executorEnv.{name}": value for name, value in _unset().items()}
 
 
 @contextlib.contextmanager
 def malloc_of_processes() -> Iterator[None]:
-    """Processes that start meanwhile keep their memory; what the environment says of it already holds."""
+    """Environment variables for processes that start in the block, except those that are set already."""
     added = _unset()
     os.environ.update(added)
     try:
@@ -88,7 +89,7 @@ def malloc_of_processes() -> Iterator[None]:
 
 
 def huge_pages() -> str:
-    """The JVM's option; empty where the system does not offer such pages, of which the JVM would warn."""
+    """The JVM option for huge pages; empty where the system does not offer them, because the JVM would warn."""
     try:
         offered = _OFFERED.read_text(encoding="ascii")
     except OSError:
@@ -111,7 +112,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class ReportedByUs(logging.Filter):
-    """Drops records that are made below a call of this package; whoever wants them removes the filter."""
+    """A log filter that drops records of errors which we report. It can be removed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """False for log records of errors that are raised below a call of ours."""
@@ -128,8 +129,7 @@ _FILTER = ReportedByUs()
 
 
 def quiet_reported_errors() -> None:
-    """Silences errors that are reported anyway. A PySpark without these loggers writes nothing, so there is nothing
-    to do."""
+    """Install the filter on PySpark's loggers. Without these loggers PySpark prints nothing, and nothing is done."""
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger
 
@@ -157,9 +157,9 @@ _MOST_SECONDS = 60
 
 
 def worker_python() -> str:
-    """A command that starts this Python without the zip; it vanishes with this process.
+    """A script that starts this Python without the zip of PySpark; removed at the end of this process.
 
-    OSError where no program can be written or run in the folder for temporary files, which may be mounted so.
+    OSError where the temporary folder cannot be written, or is mounted without the right to execute.
     """
     if os.name != "posix":
         return sys.executable
@@ -180,7 +180,7 @@ _LONGEST_TEMPORARY_FOLDER = 40
 
 
 def socket_settings(master: str) -> Mapping[str, str]:
-    """Spark's settings for sockets in a folder of this process, none where Spark must use TCP.
+    """Spark's settings for Unix sockets in a folder of this process; none where Spark must use TCP.
 
     Over TCP each message that Spark writes in two pieces waits 40 ms for an acknowledgement, several times per task.
     """
@@ -192,7 +192,7 @@ def socket_settings(master: str) -> Mapping[str, str]:
 
 @cache
 def _folder() -> str:
-    """A folder that vanishes with this process: Spark leaves some of its sockets there."""
+    """A folder that is removed at the end of this process: Spark leaves some of its sockets there."""
     folder = temporary_folder("sqlstream-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return str(folder)
@@ -225,10 +225,10 @@ public class {CLASS} extends {_HADOOP}.RawLocalFileSystem {{
 
 
 def use_quick_files(spark: SparkSession) -> None:
-    """Lets this session set permissions of local files without starting a process.
+    """Let this session set permissions of local files without starting a process.
 
-    Changes nothing through Spark Connect, and where a file system of the user's is configured or Hadoop has its
-    native library.
+    Does nothing through Spark Connect, with a file system that the user has configured, and with Hadoop's native
+    library.
     """
     if os.name != "posix" or is_connect(spark):
         return
@@ -248,7 +248,7 @@ def use_quick_files(spark: SparkSession) -> None:
 
 
 def _holder_of_raw_files(files: Any) -> Any:
-    """The file system right above Hadoop's plain files; None where those are not found."""
+    """The file system directly above Hadoop's plain files; None where it is not found."""
     while _QUICK_FILES_FILTER in _classes_of(files):
         inner = files.getRawFileSystem()
         if inner.getClass().getName() == f"{_HADOOP}.RawLocalFileSystem":
@@ -258,7 +258,7 @@ def _holder_of_raw_files(files: Any) -> Any:
 
 
 def _classes_of(value: Any) -> Iterator[str]:
-    """The names of its class and of those above."""
+    """The names of the class of an object and of its superclasses."""
     java_class = value.getClass()
     while java_class is not None:
         yield java_class.getName()
@@ -281,7 +281,7 @@ COMPILER = (
 
 
 def tuned_settings(master: str, tuning: Tuning) -> Mapping[str, str]:
-    """Spark's settings for what is done."""
+    """Spark's settings for the tuning."""
     sockets: Mapping[str, str] = {}
     if tuning.local_sockets:
         sockets = guarded("sqlstream.spark.local-sockets", lambda: socket_settings(master), sockets)
@@ -289,7 +289,7 @@ def tuned_settings(master: str, tuning: Tuning) -> Mapping[str, str]:
 
 
 def java_options(stated: str, tuning: Tuning) -> tuple[str, ...]:
-    """Options of Java, where those that the user states say nothing of the same."""
+    """JVM options for the tuning, except those that the user sets."""
     compiler = COMPILER if tuning.late_compilation and "Tier" not in stated else ""
     pages = huge_pages() if tuning.kept_memory and "Pages" not in stated else ""
     uses_archive = tuning.class_archive and "Archive" not in stated
@@ -305,7 +305,7 @@ def worker_command(master: str, tuning: Tuning) -> str:
 
 @contextmanager
 def while_starting(log: Path, tuning: Tuning) -> Iterator[None]:
-    """Around the start of Java, which keeps what it finds: where standard error leads, and its environment."""
+    """The environment and standard error for the start of the JVM, which keeps both."""
     with ExitStack() as stack:
         if tuning.log_file:
             stack.enter_context(guarded_context("sqlstream.spark.log-file", messages_to(log)))
@@ -315,7 +315,7 @@ def while_starting(log: Path, tuning: Tuning) -> Iterator[None]:
 
 
 def tune_running(spark: SparkSession, tuning: Tuning) -> None:
-    """Tunes a Spark of ours that has started."""
+    """Tune a Spark that this process has started."""
     if tuning.quick_files:
         guarded("sqlstream.spark.quick-files", lambda: use_quick_files(spark), None)
     be_quiet(tuning)

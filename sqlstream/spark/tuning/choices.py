@@ -1,4 +1,4 @@
-"""Which of the things that make Spark fast and quiet are done: the settings ``sqlstream.spark.*``."""
+"""The settings ``sqlstream.spark.*``, which choose the tuning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREFIX = "sqlstream.spark."
 
 @dataclass(frozen=True)
 class Tuning:
-    """The optimizations where Spark is started; ``OPTIONS`` describes each."""
+    """The chosen optimizations; ``OPTIONS`` describes each."""
 
     class_archive: bool = True
     kept_memory: bool = True
@@ -85,5 +85,5 @@ class Values(Protocol):
 
 
 def tuning_of(settings: Values) -> Tuning:
-    """The optimizations that the settings ask for."""
+    """The optimizations that the settings choose."""
     return Tuning(**{name: settings[key] for key, name in FIELDS.items()})

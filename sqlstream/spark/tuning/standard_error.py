@@ -1,4 +1,4 @@
-"""Standard error of this process while Spark starts in it."""
+"""Standard error of this process while Spark starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 
 def keep_stderr() -> None:
-    """Starting Spark takes descriptor 2 for its log; this process's own messages go on to where it led before."""
+    """Keep the messages of this process on the present standard error: starting Spark redirects descriptor 2 to its
+    log."""
     with contextlib.suppress(OSError):  # a captured stderr has no descriptor
         if sys.stderr.fileno() == 2:
             sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
@@ -18,8 +19,8 @@ def keep_stderr() -> None:
 
 @contextlib.contextmanager
 def messages_to(log: Path) -> Iterator[None]:
-    """Redirects stderr to ``log``; a JVM started meanwhile keeps writing there. OSError where this process has no
-    standard error."""
+    """Redirect descriptor 2 to ``log`` in the block; a JVM started there keeps writing to it. OSError where this
+    process has no standard error."""
     sys.stderr.flush()
     before = os.dup(2)
     try:

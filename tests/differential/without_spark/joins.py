@@ -93,7 +93,7 @@ def _joined(
     inputs = [_side(harness, node, port, harness.rows(below), times[port]) for port, below in enumerate(step.inputs)]
     inputs = _of_one_type(inputs, keys)
     safe = tuple(equality.null_safe for equality in node.equal)
-    condition = None if node.decided is None else node.decided.condition
+    condition = None if node.pair_condition is None else node.pair_condition.condition
     outputs = [_outputs(node, port, _own_keys(node, port)) for port in range(2)]
 
     def made(*schemas: pa.Schema) -> Kernel:
@@ -114,7 +114,7 @@ def _side(harness: PlanHarness, node: Join, port: int, rows: pa.Table, time: tup
     own = _own_keys(node, port)
     fields = node.inputs[port].schema
     items += [(f"__{_SIDES[port]}_{i}", quoted(f.name)) for i, f in enumerate(fields) if f.name not in own]
-    items += [(n, sql_of(e)) for n, e in (node.decided.columns[port] if node.decided is not None else ())]
+    items += [(n, sql_of(e)) for n, e in (node.pair_condition.columns[port] if node.pair_condition is not None else ())]
     found = harness.values(rows, [*items, *kind_items(node.inputs[port], rows)])
     if time is not None:
         found = found.append_column(time[0], micros(rows.column(time[1])))

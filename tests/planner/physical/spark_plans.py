@@ -34,7 +34,7 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
         match step:
             case Read(node=scan):
                 yield f"inputs/{scan.table.name}"
-            case Mark(told=WatermarkSource.BY_ROWS | WatermarkSource.BY_BLOBS, node=mark):
+            case Mark(watermark_source=WatermarkSource.BY_ROWS | WatermarkSource.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")
             case Operator(link=None, ticks=ticks, lookup=lookup, ports=ports):
                 yield from ("kernels", *(["calls of Python"] * (len(ports) + 1)))

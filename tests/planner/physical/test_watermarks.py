@@ -10,8 +10,8 @@ from tests.planner.plans import physical, plan
 TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
 
 
-def told(text):
-    watermarks = [port.told for operator in physical(optimize(plan(text))).operators for port in operator.ports]
+def watermark_columns(text):
+    watermarks = [port.watermark for operator in physical(optimize(plan(text))).operators for port in operator.ports]
     return [None if watermark is None else (watermark.source.table, watermark.time) for watermark in watermarks]
 
 
@@ -35,4 +35,4 @@ def told(text):
     ],
 )
 def test_the_watermark_that_blobs_tell(query, expected):
-    assert told(query) == expected
+    assert watermark_columns(query) == expected

@@ -19,9 +19,8 @@ from sqlstream.udfs.expressions.tree import And, Column, Compared, Comparison, E
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Domain
 from sqlstream.udfs.match.automaton import Skip, SkipTo
-from sqlstream.udfs.match.definitions import Definition
+from sqlstream.udfs.match.definitions import Aggregated, Classifier, Current, Definition, Mapped, MatchNumber
 from sqlstream.udfs.match.kernel import MatchKernel
-from sqlstream.udfs.match.operands import Aggregated, Classifier, Current, Mapped, MatchNumber
 from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.state.keyed import KeyedState
 from tests.depth import depth

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlstream.testing import ProcessFunctionHarness
 from sqlstream.udfs.columnar import FunctionError
 from sqlstream.udfs.process import Domain, ListState, MapState, ProcessContext, ProcessFunction, Row, Timer, ValueState
-from sqlstream.udfs.process.values import fits
+from sqlstream.udfs.process.memories import fits
 
 VERBS = ("put", "overwrite", "remove", "clear", "add", "replace", "count", "register", "delete")
 

@@ -10,7 +10,7 @@ import pytest
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.lifecycle.launch import row_limit_of
-from sqlstream.planner.operators.top_n import Wanted, rows_wanted
+from sqlstream.planner.operators.top_n import Limit, limit_of
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from sqlstream.testing.spark import LocalSession
@@ -71,15 +71,15 @@ def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(tmp_path: Path):
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 5), (3, 4), (7, 0), (9, 0)])
 def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left: int, tmp_path: Path):
-    enough = row_limit_of(Wanted(5, skipped=2), LocalStorage(tmp_path), lambda: kept)
+    enough = row_limit_of(Limit(5, skipped=2), LocalStorage(tmp_path), lambda: kept)
     assert enough is not None and enough.rows == left
 
 
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("SELECT n FROM numbers LIMIT 5", Wanted(5, 0)),
-        ("SELECT n + 1 AS m FROM numbers LIMIT 5 OFFSET 2", Wanted(5, 2)),
+        ("SELECT n FROM numbers LIMIT 5", Limit(5, 0)),
+        ("SELECT n + 1 AS m FROM numbers LIMIT 5 OFFSET 2", Limit(5, 2)),
         ("SELECT n FROM numbers ORDER BY n LIMIT 5", None),
         ("SELECT n FROM (SELECT n FROM numbers LIMIT 5) AS t WHERE n > 2", None),
         ("SELECT n, COUNT(*) AS c FROM numbers GROUP BY n LIMIT 5", None),
@@ -87,4 +87,4 @@ def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left:
     ],
 )
 def test_only_what_can_give_no_more_rows_ends(query, wanted):
-    assert rows_wanted(optimize(plan(query, f"{ENDLESS};"))) == wanted
+    assert limit_of(optimize(plan(query, f"{ENDLESS};"))) == wanted

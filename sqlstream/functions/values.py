@@ -1,11 +1,10 @@
-"""Functions of numbers, bits and vectors."""
+"""Functions of numbers, predicates, conditional functions, and conversions."""
 
 from __future__ import annotations
 
-from sqlstream.functions.builtin import FLINK, Builtin, scalar
-from sqlstream.functions.coercion import common_type
-from sqlstream.functions.result_types import number, rounded, whole_number
-from sqlstream.types import BIGINT, DOUBLE, INT
+from sqlstream.functions.builtin import FLINK, SYNTAX, Builtin, scalar
+from sqlstream.functions.result_types import common_type, number, rounded, same_as_first, whole_number
+from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING
 
 NUMBERS: tuple[Builtin, ...] = (
     scalar("abs", "1", number, flink=True),
@@ -95,4 +94,78 @@ NUMBERS: tuple[Builtin, ...] = (
     scalar("vector_normalize", "1 2"),
     scalar("vector_sum", "1"),
     scalar("width_bucket", "4"),
+)
+
+
+# --- predicates and conditional functions ------------------------------------------------------------------------
+
+
+CONDITIONS: tuple[Builtin, ...] = (
+    scalar("all", origin=SYNTAX),
+    scalar("and"),
+    scalar("between"),
+    scalar("case", flink=True),
+    scalar("coalesce", "1+", common_type, flink=True),
+    scalar("equal_null", "2"),
+    scalar("if", "3", flink=True),
+    scalar("ifnull", "2", common_type, aliases="nvl", flink=True),
+    scalar("ilike", None, BOOLEAN),
+    scalar("in"),
+    scalar("isnan", "1", BOOLEAN),
+    scalar("isnotnull", "1", BOOLEAN),
+    scalar("isnull", "1", BOOLEAN),
+    scalar("like", None, BOOLEAN),
+    scalar("nanvl", "2"),
+    scalar("not"),
+    scalar("nullif", "2", same_as_first, flink=True),
+    scalar("nullifzero", "1"),
+    scalar("nvl2", "3"),
+    scalar("or"),
+    scalar("regexp_like", "2", BOOLEAN, regex=True),
+    scalar("rlike", None, BOOLEAN, aliases="regexp", regex=True),
+    scalar("when"),
+    scalar("zeroifnull", "1"),
+)
+
+
+# --- conversions between types, and functions that describe a value, the session or the query --------------------
+
+
+CONVERSIONS: tuple[Builtin, ...] = (
+    scalar("assert_true", "1 2"),
+    scalar("bigint", "1"),
+    scalar("binary", "1"),
+    scalar("boolean", "1"),
+    scalar("cast"),
+    scalar("current_catalog", "0"),
+    scalar("current_database", "0", aliases="current_schema"),
+    scalar("current_path", "0"),
+    scalar("current_user", "0", aliases="session_user user"),
+    scalar("date", "1"),
+    scalar("decimal", "1"),
+    scalar("double", "1"),
+    scalar("float", "1"),
+    scalar("input_file_block_length", "0"),
+    scalar("input_file_block_start", "0"),
+    scalar("input_file_name", "0", volatile=True),
+    scalar("int", "1"),
+    scalar("monotonically_increasing_id", "0", volatile=True),
+    scalar("raise_error", "1"),
+    scalar("reflect", "2+", aliases="java_method"),
+    scalar("smallint", "1"),
+    scalar("spark_partition_id", "0", volatile=True),
+    scalar("st_asbinary", "1 2"),
+    scalar("st_geogfromwkb", "1"),
+    scalar("st_geomfromwkb", "1 2"),
+    scalar("st_setsrid", "2"),
+    scalar("st_srid", "1"),
+    scalar("string", "1"),
+    scalar("time", "1"),
+    scalar("timestamp", "1"),
+    scalar("tinyint", "1"),
+    scalar("try_cast", origin=SYNTAX),
+    scalar("try_reflect", "2+"),
+    scalar("typeof", "1", STRING, spark={2: "TYPEOF(p1)"}),
+    scalar("version", "0"),
+    scalar("window_time"),
 )

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,8 +81,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server for all tests of the process; each module makes tables of its own and drops them."""
-    if find_spec("pgserver") is None:
-        pytest.skip("pgserver is not made for this Python")
     from tests.postgres_server import running_server
 
     with running_server() as server:

@@ -29,6 +29,7 @@ class AlterTable(Definition[nodes.AlterTable]):
     """ALTER TABLE. The rows that the session stores follow a new name; partitions are made and removed."""
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
+        """Change the definition; partitions are only checked."""
         catalog = workspace.catalog
         table = existing_table(statement, catalog)
         if table is None:
@@ -47,6 +48,7 @@ class AlterTable(Definition[nodes.AlterTable]):
         return declared
 
     def run(self, statement: nodes.AlterTable, execution: Execution) -> Rows:
+        """Change the definition, move stored rows to a new name, and make or remove partitions."""
         before = tables_of(statement.name, execution.workspace)
         after = self.define(statement, execution.workspace, execution.text)
         if after is not None:
@@ -346,6 +348,7 @@ class AlterView(Definition[nodes.AlterView]):
     """ALTER VIEW: another name, or another query."""
 
     def define(self, statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
+        """Change the definition of the view."""
         catalog = workspace.catalog
         relation = _existing(statement, catalog)
         if relation is None:

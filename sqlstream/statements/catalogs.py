@@ -39,6 +39,7 @@ class CreateCatalog(Definition[nodes.CreateCatalog]):
     """CREATE CATALOG."""
 
     def define(self, statement: nodes.CreateCatalog, workspace: Workspace, text: str) -> Defined:
+        """Add the catalog."""
         _one_part(statement.name)
         spans = {option.key: option.span for option in statement.options}
         mount = _mount(statement.name, _values(statement.options), statement.comment, workspace.catalog, spans)
@@ -57,6 +58,7 @@ class AlterCatalog(Definition[nodes.AlterCatalog]):
     """ALTER CATALOG: other options, or another comment."""
 
     def define(self, statement: nodes.AlterCatalog, workspace: Workspace, text: str) -> Defined:
+        """Replace the catalog by one with the change."""
         catalog = workspace.catalog
         before = catalog.mount(_one_part(statement.name), statement.name)
         options = dict(before.options)
@@ -77,6 +79,7 @@ class Use(Definition[nodes.Use]):
     """USE of a catalog, a database, or a module."""
 
     def define(self, statement: nodes.Use, workspace: Workspace, text: str) -> Defined:
+        """Make the catalog or the database the current one."""
         refuse_statement(statement)
         if statement.kind == "MODULE":
             return None
@@ -95,6 +98,7 @@ class CreateDatabase(Definition[nodes.CreateDatabase]):
     """CREATE DATABASE."""
 
     def define(self, statement: nodes.CreateDatabase, workspace: Workspace, text: str) -> Defined:
+        """Add the database."""
         database = Database(statement.name.parts[-1], statement.comment, _values(statement.options))
         workspace.catalog.create_database(statement.name, database, if_not_exists=statement.if_not_exists)
         return None
@@ -104,6 +108,7 @@ class AlterDatabase(Definition[nodes.AlterDatabase]):
     """ALTER DATABASE: other options."""
 
     def define(self, statement: nodes.AlterDatabase, workspace: Workspace, text: str) -> Defined:
+        """Store the database with its new options."""
         catalog = workspace.catalog
         database = catalog.database(statement.name)
         options = {**database.options, **_values(statement.change.options)}

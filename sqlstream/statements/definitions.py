@@ -51,6 +51,7 @@ class CreateTable(Definition[nodes.CreateTable]):
     """CREATE TABLE, also with LIKE; with AS the rows of the query are written by a job."""
 
     def check(self, statement: nodes.CreateTable, scratch: Workspace, text: str) -> bool:
+        """Declare the table; with AS over finished data its columns stay unknown."""
         if statement.query is not None:
             query = nodes.Query(statement.query, span=statement.span)
             if isinstance(chosen(query, scratch), Batch):
@@ -67,6 +68,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         return table if create_table(statement, table, stored, workspace.catalog) else None
 
     def run(self, statement: nodes.CreateTable, execution: Execution) -> Rows | Query | Job:
+        """Declare the table, remove the rows of one that it replaces, and with AS start its job."""
         if statement.query is not None:
             return _create_as(statement, statement.query, execution)
         replaced = tables_of(statement.name, execution.workspace) if statement.replace else []
@@ -76,6 +78,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         return OK
 
     def starts_job(self, statement: nodes.CreateTable) -> bool:
+        """True with AS."""
         return statement.query is not None
 
 
@@ -129,6 +132,7 @@ class CreateView(Definition[nodes.CreateView]):
     """CREATE VIEW."""
 
     def define(self, statement: nodes.CreateView, workspace: Workspace, text: str) -> Defined:
+        """Bind the query and add the view."""
         view, stored = declared_view(statement, workspace, text)
         created = workspace.catalog.create(
             statement.name,
@@ -167,6 +171,7 @@ class CreateFunction(Definition[nodes.CreateFunction]):
     """CREATE FUNCTION of a Python function, or of an expression of SQL."""
 
     def define(self, statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Defined:
+        """Load the function and add it."""
         catalog = workspace.catalog
         if statement.system:
             function, implementation = declared_function(statement, statement.name.parts[-1], catalog)
@@ -190,6 +195,7 @@ class AlterFunction(Definition[nodes.AlterFunction]):
     """ALTER FUNCTION: another implementation. BindError SS203 for a function that does not exist."""
 
     def define(self, statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
+        """Replace the implementation."""
         name = str(statement.name)
         if workspace.catalog.function(name) is None:
             if statement.if_exists:
@@ -221,6 +227,7 @@ class Drop(Definition[nodes.Drop]):
     """DROP of whatever there is; what the session stores of the rows of tables is removed with them."""
 
     def define(self, statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
+        """Remove the definition."""
         catalog, exists = workspace.catalog, statement.if_exists
         if statement.kind in _NEVER_THERE:
             if not exists:
@@ -237,6 +244,7 @@ class Drop(Definition[nodes.Drop]):
         return catalog.drop(statement.kind, statement.name, if_exists=exists, temporary=statement.temporary)
 
     def run(self, statement: nodes.Drop, execution: Execution) -> Rows:
+        """Remove the definition, the jobs of its views and the rows that the session stores."""
         _drop_views(statement, execution)
         dropped = _dropped_tables(statement, execution.workspace)
         self.define(statement, execution.workspace, execution.text)
@@ -275,6 +283,7 @@ class Set(Definition[nodes.Set]):
     """SET, which changes a setting; without a key it lists those that are set."""
 
     def define(self, statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
+        """Set the value; nothing without a key."""
         if statement.key is not None:
             assert statement.value is not None
             value = expanded(statement.value, workspace.catalog.variables)
@@ -282,6 +291,7 @@ class Set(Definition[nodes.Set]):
         return None
 
     def run(self, statement: nodes.Set, execution: Execution) -> Rows:
+        """Set the value, in Spark as well; without a key return the settings."""
         settings = execution.workspace.settings
         if statement.key is None:
             return Rows.of_text(("key", "value"), settings.rows())
@@ -295,10 +305,12 @@ class Reset(Definition[nodes.Reset]):
     """RESET of one setting, or of all."""
 
     def define(self, statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
+        """Forget the value of one setting, or of all."""
         workspace.settings.reset(statement.key, statement.span)
         return None
 
     def run(self, statement: nodes.Reset, execution: Execution) -> Rows | Query | Job:
+        """Forget the value, in Spark as well."""
         _apply_to_spark(self, statement, execution)
         return super().run(statement, execution)
 

@@ -133,10 +133,12 @@ class Inspection(StatementType[S]):
     """A statement that shows what there is. A check shows it too, and asks no materialized view for its state."""
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
+        """Show it over the scratch workspace."""
         self.rows(statement, scratch, None)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows:
+        """Return what there is to show."""
         workspace = execution.workspace
         return self.rows(statement, workspace, lambda name: execution.views().status_of(name, workspace))
 
@@ -149,6 +151,7 @@ class Show(Inspection[nodes.Show]):
     """SHOW of all but jobs."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The list that is asked for."""
         if statement.what in LISTED:
             return show_materialized(statement, workspace.catalog, status_of)
         return show(statement, workspace.catalog, lambda name: _described(name, workspace))
@@ -158,6 +161,7 @@ class Describe(Inspection[nodes.Describe]):
     """DESCRIBE of all but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The facts about one object."""
         catalog, name = workspace.catalog, statement.name
         match statement.kind:
             case "FUNCTION":
@@ -174,6 +178,7 @@ class DescribeQuery(Inspection[nodes.DescribeQuery]):
     """DESCRIBE of a query: its columns."""
 
     def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
+        """The columns of the query."""
         return _describe_query(statement, workspace)
 
 

@@ -54,18 +54,21 @@ class Explain(StatementType[nodes.Explain]):
     """EXPLAIN of a statement that has a plan."""
 
     def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
+        """Plan the statement inside."""
         executes = isinstance(statement.statement, nodes.ExecutePlan)  # whose file the script may write
         if not executes and _batch_of(statement, scratch) is None:
             explained_plan(statement, scratch)
         return True
 
     def run(self, statement: nodes.Explain, execution: Execution) -> Rows:
+        """Return the plan, a row per line."""
         text = _as_table(statement, execution) if execution.as_table else None
         if text is None:
             text = explained(statement, execution.workspace, execution.runner, execution.batches, says_way=True)
         return Rows.of_text(("plan",), [(line,) for line in text.splitlines()])
 
     def needs_spark(self, statement: nodes.Explain) -> bool:
+        """True for the stage SPARK."""
         return statement.stage == "SPARK"
 
 
@@ -228,14 +231,17 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
     """COMPILE PLAN, which writes the file, and COMPILE AND EXECUTE PLAN."""
 
     def check(self, statement: nodes.CompilePlan, scratch: Workspace, text: str) -> bool:
+        """Plan the statement; no file is written."""
         planned(statement.statement, scratch)
         return True
 
     def run(self, statement: nodes.CompilePlan, execution: Execution) -> Rows | Job:
+        """Write the file, and with EXECUTE start the job."""
         compile_plan(statement, execution.workspace)
         return _execute_plan(statement.path, statement.span, execution) if statement.execute else OK
 
     def starts_job(self, statement: nodes.CompilePlan) -> bool:
+        """True with EXECUTE."""
         return statement.execute
 
 
@@ -243,9 +249,11 @@ class ExecutePlan(StatementType[nodes.ExecutePlan]):
     """EXECUTE PLAN. A check does not read the file, which the script may write."""
 
     def run(self, statement: nodes.ExecutePlan, execution: Execution) -> Job:
+        """Start the job of the statement in the file."""
         return _execute_plan(statement.path, statement.span, execution)
 
     def starts_job(self, statement: nodes.ExecutePlan) -> bool:
+        """True."""
         return True
 
 

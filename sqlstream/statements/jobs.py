@@ -28,6 +28,7 @@ class JobStatement(StatementType[S]):
     """A statement about jobs. Which jobs there are shows when it runs: a check finds nothing wrong with it."""
 
     def run(self, statement: S, execution: Execution) -> Rows:
+        """Run it over the jobs that the session knows."""
         return self.result(statement, execution.known_jobs())
 
     def result(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
@@ -47,6 +48,7 @@ class ShowJobs(JobStatement[nodes.Show]):
     """SHOW JOBS."""
 
     def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
+        """A row per job."""
         return job_rows(job.record for job in jobs)
 
 
@@ -54,6 +56,7 @@ class ShowCheckpoints(JobStatement[nodes.Show]):
     """SHOW CHECKPOINTS of one job, or of all."""
 
     def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
+        """A row per checkpoint."""
         shown = jobs if statement.name is None else [named_job(statement.name, jobs)]
         rows = [row for job in shown for row in checkpoint_rows(job.name, job.checkpoints())]
         return Rows.of_text(CHECKPOINT_COLUMNS, rows)
@@ -63,6 +66,7 @@ class DescribeJob(JobStatement[nodes.Describe]):
     """DESCRIBE JOB."""
 
     def rows(self, statement: nodes.Describe, jobs: Sequence[ControlledJob]) -> Rows:
+        """A row per property of the job."""
         job = named_job(statement.name, jobs)
         return properties(job.record, job.notes)
 
@@ -71,6 +75,7 @@ class StopJob(JobStatement[nodes.StopJob]):
     """STOP JOB, which returns what DESCRIBE JOB does."""
 
     def rows(self, statement: nodes.StopJob, jobs: Sequence[ControlledJob]) -> Rows:
+        """Stop the job and return its properties."""
         job = named_job(statement.job, jobs)
         path = job.stop(savepoint=statement.path or statement.savepoint, drain=statement.drain)
         return properties(job.record_now(), [*(() if path is None else [("savepoint path", path)]), *job.notes])
@@ -80,6 +85,7 @@ class CheckpointJob(JobStatement[nodes.CheckpointJob]):
     """CHECKPOINT JOB, which returns the epoch."""
 
     def rows(self, statement: nodes.CheckpointJob, jobs: Sequence[ControlledJob]) -> Rows:
+        """Make a checkpoint and return its epoch."""
         job = named_job(statement.job, jobs)
         epoch = job.checkpoint()
         return Rows.of_text(("job name", "epoch"), [(job.name, None if epoch is None else str(epoch))])
@@ -89,6 +95,7 @@ class SavepointJob(JobStatement[nodes.SavepointJob]):
     """SAVEPOINT JOB, which returns the path."""
 
     def rows(self, statement: nodes.SavepointJob, jobs: Sequence[ControlledJob]) -> Rows:
+        """Make a savepoint and return its path."""
         job = named_job(statement.job, jobs)
         return Rows.of_text(("job name", "savepoint path"), [(job.name, job.savepoint(statement.path))])
 

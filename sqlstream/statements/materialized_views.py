@@ -62,6 +62,7 @@ class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
     """CREATE MATERIALIZED VIEW, which starts the job of the view."""
 
     def define(self, statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> Defined:
+        """Add the view to the catalog; its job does not start."""
         view = declared_materialized(statement, workspace, text)
         created = workspace.catalog.create(
             statement.name,
@@ -73,9 +74,11 @@ class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
         return view.table if created else None
 
     def run(self, statement: nodes.CreateMaterializedView, execution: Execution) -> Rows | Job:
+        """Create the view and start its job."""
         return execution.views().execute(statement, execution.text, execution.workspace) or OK
 
     def starts_job(self, statement: nodes.CreateMaterializedView) -> bool:
+        """True."""
         return True
 
 
@@ -83,15 +86,18 @@ class AlterMaterializedView(Definition[nodes.AlterMaterializedView]):
     """ALTER MATERIALIZED VIEW: another query, or SUSPEND, RESUME and REFRESH."""
 
     def define(self, statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
+        """Change the query in the catalog alone."""
         view = materialized_named(statement.name, workspace)
         if statement.query is None:
             return view.table
         return CreateMaterializedView().define(altered(view, statement), workspace, text)
 
     def run(self, statement: nodes.AlterMaterializedView, execution: Execution) -> Rows | Job:
+        """Change the query, or suspend, resume or refresh the view."""
         return execution.views().execute(statement, execution.text, execution.workspace) or OK
 
     def starts_job(self, statement: nodes.AlterMaterializedView) -> bool:
+        """True but for SUSPEND."""
         return statement.action != "SUSPEND"
 
 

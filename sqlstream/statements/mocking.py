@@ -97,10 +97,12 @@ class UnitTest(StatementType[nodes.UnitTest]):
     """EXECUTE UNIT TEST. ExecutionError SS498 where the view has other rows than the test expects."""
 
     def check(self, statement: nodes.UnitTest, scratch: Workspace, text: str) -> bool:
+        """Bind the mocks, the view and the expected rows."""
         bind_unit_test(statement, scratch)
         return True
 
     def run(self, statement: nodes.UnitTest, execution: Execution) -> Rows:
+        """Run the test and return PASS."""
         difference = execution.unit_test(statement)
         if difference is not None:
             message = f'unit test "{statement.name}" of view "{statement.view}" fails'
@@ -108,6 +110,7 @@ class UnitTest(StatementType[nodes.UnitTest]):
         return Rows.of_text(("test", "result"), ((str(statement.name), "PASS"),))
 
     def needs_spark(self, statement: nodes.UnitTest) -> bool:
+        """True."""
         return True
 
 

@@ -43,10 +43,12 @@ class SelectStatement(StatementType[nodes.Query]):
     """A query, whose caller reads the rows."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
+        """Plan the query."""
         chosen(statement, scratch)
         return True
 
     def run(self, statement: nodes.Query, execution: Execution) -> Query:
+        """Start the query and return its rows as they come."""
         workspace = execution.workspace
         plan = chosen(statement, workspace, finished=execution.as_table)
         reach_views(plan, workspace.settings)
@@ -59,6 +61,7 @@ class SelectStatement(StatementType[nodes.Query]):
         return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
 
     def starts_job(self, statement: nodes.Query) -> bool:
+        """True: the query runs while its rows are read."""
         return True
 
 
@@ -66,13 +69,16 @@ class WriteStatement(StatementType[Write]):
     """INSERT, or a statement set, which starts a job."""
 
     def check(self, statement: Write, scratch: Workspace, text: str) -> bool:
+        """Plan the statement."""
         planned(statement, scratch)
         return True
 
     def run(self, statement: Write, execution: Execution) -> Job:
+        """Start the job."""
         return start_insert(statement, execution)
 
     def starts_job(self, statement: Write) -> bool:
+        """True."""
         return True
 
 
@@ -80,10 +86,12 @@ class TruncateTable(StatementType[nodes.Truncate]):
     """TRUNCATE TABLE, which removes the rows at once."""
 
     def check(self, statement: nodes.Truncate, scratch: Workspace, text: str) -> bool:
+        """Require a table whose rows can be removed."""
         _replaceable(statement.name, scratch.catalog, "TRUNCATE TABLE")
         return True
 
     def run(self, statement: nodes.Truncate, execution: Execution) -> Rows:
+        """Remove the rows."""
         _truncate(_replaceable(statement.name, execution.workspace.catalog, "TRUNCATE TABLE"), execution)
         return OK
 

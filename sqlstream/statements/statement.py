@@ -137,9 +137,11 @@ class Definition(StatementType[S]):
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
+        """Change the scratch workspace."""
         self.define(statement, scratch, text)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows | Query | Job:
+        """Change the workspace of the session."""
         self.define(statement, execution.workspace, execution.text)
         return OK

@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -85,17 +86,19 @@ def test_joins_give_the_rows_of_the_subqueries(text: str) -> None:
 def _databases(choice: random.Random) -> Iterator[sqlite3.Connection]:
     """With few values, of which some are NULL, so that many are equal; also without rows."""
     for count in (0, 1, *([4, 9] * 12)):
-        sqlite = sqlite3.connect(":memory:")
-        sqlite.execute("CREATE TABLE l (a INT, b INT, id INT)")
-        sqlite.execute("CREATE TABLE r (c INT, d INT, n INT)")
-        sqlite.execute("CREATE TABLE p (k INT, v INT)")
-        absent = choice.choice([0, 0.2])
-        for table in ("l", "r"):
-            size = choice.choice([0, count])
-            rows = [(_value(choice, absent), _value(choice, absent), choice.randrange(5)) for _ in range(size)]
-            sqlite.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
-        sqlite.executemany("INSERT INTO p VALUES (?, ?)", [(key, _value(choice, absent)) for key in range(count // 2)])
-        yield sqlite
+        with closing(sqlite3.connect(":memory:")) as sqlite:
+            sqlite.execute("CREATE TABLE l (a INT, b INT, id INT)")
+            sqlite.execute("CREATE TABLE r (c INT, d INT, n INT)")
+            sqlite.execute("CREATE TABLE p (k INT, v INT)")
+            absent = choice.choice([0, 0.2])
+            for table in ("l", "r"):
+                size = choice.choice([0, count])
+                rows = [(_value(choice, absent), _value(choice, absent), choice.randrange(5)) for _ in range(size)]
+                sqlite.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+            sqlite.executemany(
+                "INSERT INTO p VALUES (?, ?)", [(key, _value(choice, absent)) for key in range(count // 2)]
+            )
+            yield sqlite
 
 
 def _value(choice: random.Random, absent: float) -> int | None:

@@ -7,6 +7,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -41,7 +42,7 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         '{"shop": 1, "counts": {"b": 3, "a": 4}}\n{"shop": 2, "counts": {}}\n{"shop": 3, "counts": null}\n'
     )
     (folder / "odd.csv").write_text("1,a\n,b\nc,c\n2,d\n")
-    with sqlite3.connect(folder / "people.db") as database:
+    with closing(sqlite3.connect(folder / "people.db")) as database, database:
         database.execute("CREATE TABLE people (id INT, name TEXT, born TEXT)")
         database.executemany(
             "INSERT INTO people VALUES (?, ?, ?)",

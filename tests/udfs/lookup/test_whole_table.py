@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def table(path: Path, filters: tuple[Comparison, ...] = (), name: str = "people"
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "people.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE people (id INT, name TEXT)")
         connection.executemany("INSERT INTO people VALUES (?, ?)", [(n, f"p{n}") for n in range(25_000)])
     return path
@@ -53,7 +54,7 @@ def test_no_row_asks_for_nothing(database: Path) -> None:
 def test_what_keeps_a_table_from_being_read_is_told(database: Path) -> None:
     with pytest.raises(SqlStreamError, match='SS610: table "people" cannot be read: no such table: gone'):
         list(table(database, name="gone").rows(iter(ONE)))
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("INSERT INTO people VALUES ('many', NULL)")
     with pytest.raises(SqlStreamError, match="SS610"):
         list(table(database).rows(iter(ONE)))

@@ -59,7 +59,7 @@ fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff format .
 
 differential: java $(READY) ## random queries beside models, DuckDB and Spark SQL; golden queries over finished data
-	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py
+	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_engines.py
 	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
 	@SQLSTREAM_EXAMPLES=3000 $(BIN)/python -m pytest tests/differential/test_without_spark.py
 	@SQLSTREAM_EXAMPLES=20 SQLSTREAM_ALL_GOLDEN=1 $(BIN)/python -m pytest tests/differential/test_on_spark.py
@@ -80,7 +80,7 @@ bench: java $(READY) ## throughput against plain PySpark and the planner's laten
 bench-planner: $(READY) ## the planner as a library: queries of Nexmark, long scripts, catalogs of 10,000 tables
 	@$(BIN)/python -m examples.throughput.planner
 
-bench-windows: java $(READY) ## windows through the columnar gear, Spark's own operators and transformWithState per key
+bench-windows: java $(READY) ## windows through the columnar engine, Spark's own operators and transformWithState per key
 	@$(BIN)/python -m examples.throughput.windows
 
 bench-joins: java $(READY) ## joins of streams and OVER, beside Spark's join of streams

@@ -435,7 +435,7 @@ class Firing:
 
     @property
     def is_default(self) -> bool:
-        """True for one result per window, when it closes, and late rows dropped: all that the native gear can do."""
+        """True for one result per window, when it closes, and late rows dropped: all that the native engine can do."""
         return self == DEFAULT_FIRING
 
     @property

@@ -354,7 +354,7 @@ class Node:
 
     @property
     def columnar_only_clause(self) -> str | None:
-        """The clause that needs the columnar gear; None where Spark's own operators run an operator with state."""
+        """The clause that needs the columnar engine; None where Spark's own operators run an operator with state."""
         return type(self).__name__.upper()
 
     @property

@@ -136,10 +136,10 @@ TAKEN = (
     ),
     _taken("sql-client.session.#", STRING, "statements run in this process, whose session ends with it."),
     _taken("scheduler-mode", STRING, _NO_CLUSTER),
-    _taken("state.backend.type", STRING, "state is kept by the gear. See sqlstream.gear."),
-    _taken("state.backend.#", STRING, "state is kept by the gear. See sqlstream.gear."),
+    _taken("state.backend.type", STRING, "state is kept by the engine. See sqlstream.engine."),
+    _taken("state.backend.#", STRING, "state is kept by the engine. See sqlstream.engine."),
     *(
-        _taken(f"state.{key}", STRING, "state is kept by the gear. See sqlstream.gear.")
+        _taken(f"state.{key}", STRING, "state is kept by the engine. See sqlstream.engine.")
         for key in ("changelog.#", "latency-track.#", "size-track.#", "storage.#")
     ),
     *(
@@ -267,6 +267,7 @@ RENAMED = {
     "execution.savepoint.path": "execution.state-recovery.path",
     "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
     "restart-strategy": "restart-strategy.type",
+    "sqlstream.gear": "sqlstream.engine",
     "state.backend": "state.backend.type",
     "state.backend.incremental": "execution.checkpointing.incremental",
     "state.checkpoint-storage": "execution.checkpointing.storage",

@@ -18,7 +18,7 @@ from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.physical import Engine
+from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
@@ -294,6 +294,6 @@ def require_sources(plan: Node) -> None:
         raise SqlStreamError.of(wrong)
 
 
-def engine_of(settings: Settings) -> Engine:
+def engine_settings_of(settings: Settings) -> EngineSettings:
     """What the settings say of where plans run."""
-    return Engine(settings["sqlstream.gear"], settings["pipeline.operator-chaining.enabled"])
+    return EngineSettings(settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"])

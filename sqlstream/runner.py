@@ -16,9 +16,9 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.rules.push_lookup_filters import comparisons
-from sqlstream.plans import Root, engine_of, require_sources
+from sqlstream.plans import Root, engine_settings_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of
 from sqlstream.spark.handle import SparkHandle, spark_settings
@@ -268,9 +268,9 @@ class Runner:
         settings = workspace.settings
 
         def parts_of(layout: StateLayout | None) -> tuple[FingerprintPart, ...]:
-            gear = settings["sqlstream.gear"] if layout is None else layout.gear
-            engine = Engine(gear, layout is not None and layout.chained)
-            return fingerprint(physical_plan(plan, engine), declared_states(sources))
+            engine = settings["sqlstream.engine"] if layout is None else layout.engine
+            engine_settings = EngineSettings(engine, layout is not None and layout.chained)
+            return fingerprint(physical_plan(plan, engine_settings), declared_states(sources))
 
         partitions = spark_settings(settings).get("spark.sql.shuffle.partitions")
         restore(
@@ -278,7 +278,7 @@ class Runner:
             checkpoint,
             parts_of,
             self.spark.get(settings),
-            settings["sqlstream.gear"],
+            settings["sqlstream.engine"],
             settings["pipeline.max-parallelism"],
             None if partitions is None else int(partitions),
             trusted=settings[SETTING] or not unpickles_state(plan, sources.function),
@@ -334,7 +334,7 @@ class Runner:
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """What runs of a plan that has no checkpoint yet."""
-        return physical_plan(plan, replace(engine_of(workspace.settings), reads_files=sources.reads_files))
+        return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.parquet-reader"] == "spark" or self.spark.is_remote

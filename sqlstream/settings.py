@@ -265,7 +265,7 @@ OPTIONS = (
         "fail",
     ),
     Option(
-        "sqlstream.gear",
+        "sqlstream.engine",
         one_of("auto", "columnar", "native"),
         "Which operators keep state: kernels over columns (columnar), or Spark's own (native), which can do less.",
         "auto",
@@ -274,7 +274,7 @@ OPTIONS = (
         "sqlstream.parquet-reader",
         one_of("auto", "spark"),
         "Who reads Parquet files on this machine for windows over columns that are no expressions: the exchange of the "
-        "columnar gear itself, in columns, or Spark.",
+        "columnar engine itself, in columns, or Spark.",
         "auto",
     ),
     Option(

@@ -23,7 +23,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.physical import Engine, physical_plan
+from sqlstream.planner.physical import EngineSettings, physical_plan
 from sqlstream.runner import request_of
 from sqlstream.types import UNKNOWN, parse_type
 from sqlstream.udfs.functions import describe
@@ -87,7 +87,7 @@ class Streams:
     spark: SparkSession
     folder: Path
     from_rows: bool = True
-    gear: str = "native"
+    engine: str = "native"
     max_parallelism: int = 4
     steps_clock: bool = False
     run_id: str = ""
@@ -97,12 +97,12 @@ class Streams:
     numbers: Iterable[int] = field(default_factory=itertools.count)
 
     @property
-    def engine(self) -> Engine:
-        return Engine(self.gear, self.chains)
+    def engine_settings(self) -> EngineSettings:
+        return EngineSettings(self.engine, self.chains)
 
     def lower(self, plan: Node) -> DataFrame:
         """The streaming DataFrame of a logical plan."""
-        return lower(physical_plan(plan, self.engine), self)
+        return lower(physical_plan(plan, self.engine_settings), self)
 
     def lift(self, table: Table, watermark_ms: int) -> None:
         """Write a control row."""

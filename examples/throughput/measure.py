@@ -57,9 +57,9 @@ class Batches:
     state_bytes: int = 0
 
 
-def sqlstream_batches(gear: str, query: str, folder: Path, seconds: float | None) -> Batches:
+def sqlstream_batches(engine: str, query: str, folder: Path, seconds: float | None) -> Batches:
     with sqlstream.connect() as session:
-        session.sql(f"SET 'sqlstream.gear' = '{gear}'")
+        session.sql(f"SET 'sqlstream.engine' = '{engine}'")
         session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
         session.sql(_TABLES.format(path=folder))
         window = QUERIES[query]
@@ -145,12 +145,12 @@ def _every(seconds: float, over: threading.Event, action: Callable[[], None]) ->
 
 
 def main() -> None:
-    gear, query, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    engine, query, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     seconds = float(sys.argv[4]) if len(sys.argv) > 4 else None
-    if gear == "per_key":
+    if engine == "per_key":
         actual = per_key_batches(query, folder, seconds)
     else:
-        actual = sqlstream_batches(gear, query, folder, seconds)
+        actual = sqlstream_batches(engine, query, folder, seconds)
     print(json.dumps(asdict(actual)))
 
 

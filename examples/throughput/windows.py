@@ -1,8 +1,8 @@
-"""Windows through the columnar gear, Spark's native operators and ``transformWithState`` per key, as tables.
+"""Windows through the columnar engine, Spark's native operators and ``transformWithState`` per key, as tables.
 
 ``make bench-windows``, or ``python -m examples.throughput.windows [--keys 10000] [--query "TUMBLE 10 s"]
-[--gear columnar]``. Each measurement runs in a process of its own for as many seconds, of which the first half is left
-out: it starts workers, and for about a minute the JVM spends a third of its time on compiling, on every gear.
+[--engine columnar]``. Each measurement runs in a process of its own for as many seconds, of which the first half is
+left out: it starts workers, and for about a minute the JVM spends a third of its time on compiling, on every engine.
 Processor time is that of all processes; where the machine does other work, it says more than rows per second.
 """
 
@@ -25,7 +25,7 @@ from rich.table import Table
 from examples.throughput.bids import write_bids, write_stored
 from examples.throughput.measure import QUERIES, Batches
 
-GEARS = ("columnar", "native", "per_key")
+ENGINES = ("columnar", "native", "per_key")
 TOUCHED = (1_000, 10_000, 100_000, 1_000_000)
 EMPTY = 400
 """Batches without rows, of which the first half does not count: all that Spark does for a micro-batch once the JVM
@@ -33,14 +33,14 @@ compiles when it has done it some hundred times."""
 
 FEW_KEYS = 10_000
 TIMES_FASTER = {"TUMBLE 10 s": 2.0, "HOP 10 s by 2 s": 5.0, "COUNT WINDOW 100": 20.0}
-"""What we want at FEW_KEYS: the columnar gear so many times as fast as the other one."""
+"""What we want at FEW_KEYS: the columnar engine so many times as fast as the other one."""
 ROWS_PER_SECOND = {"COUNT WINDOW 100": 1_500_000}
 MOST_TIMES_SLOWER = 3.0
 MOST_EMPTY_MS = 250
 """What we want of many keys against FEW_KEYS, and of a batch without rows."""
 
 _SHARES = {"columnar": 1, "native": 2, "per_key": 8}
-"""The slower a gear, the smaller its micro-batches: all are to have some in the time that they get."""
+"""The slower an engine, the smaller its micro-batches: all are to have some in the time that they get."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Steady:
         return [f"{self.peak_mb:,} MB", f"{self.state_mb:,} MB"]
 
 
-def measured(gear: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
+def measured(engine: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
     limit = [] if seconds is None else [str(seconds)]
-    command = [sys.executable, "-m", "examples.throughput.measure", gear, query, str(folder), *limit]
-    print(f"{query}, {gear} …", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "examples.throughput.measure", engine, query, str(folder), *limit]
+    print(f"{query}, {engine} …", file=sys.stderr, flush=True)
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
@@ -78,24 +78,26 @@ def steady(batches: Batches) -> Steady:
     return Steady(rows * 1000 / busy, processor * 1e6 / rows, batches.peak_mb, batches.state_bytes >> 20)
 
 
-def can_run(gear: str, query: str) -> bool:
+def can_run(engine: str, query: str) -> bool:
     counts = query.startswith("COUNT")
-    return gear == "columnar" or (gear == "per_key") == counts
+    return engine == "columnar" or (engine == "per_key") == counts
 
 
 def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], few: dict[str, Steady]) -> Table:
-    """``few``: the columnar gear's figures of FEW_KEYS, which this adds where ``keys`` are as many."""
+    """``few``: the columnar engine's figures of FEW_KEYS, which this adds where ``keys`` are as many."""
     title = f"{keys:,} keys, micro-batches of {chosen.rows:,} bids; the second half of {chosen.seconds:g} seconds"
     table = Table(
-        "query", "gear", "rows/s", "processor, µs/row", "columnar is", "wanted", "peak memory", "state", title=title,
+        "query", "engine", "rows/s", "processor, µs/row", "columnar is", "wanted", "peak memory", "state", title=title,
         title_justify="left",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
-        for gear in {gear for gear in chosen.gear for query in queries if can_run(gear, query)}:
-            write_bids(Path(folder, gear), chosen.files, chosen.rows // _SHARES[gear], keys)
+        for engine in {engine for engine in chosen.engine for query in queries if can_run(engine, query)}:
+            write_bids(Path(folder, engine), chosen.files, chosen.rows // _SHARES[engine], keys)
         for query in queries:
-            gears = [gear for gear in chosen.gear if can_run(gear, query)]
-            figures = {gear: steady(measured(gear, query, Path(folder, gear), chosen.seconds)) for gear in gears}
+            engines = [engine for engine in chosen.engine if can_run(engine, query)]
+            figures = {
+                engine: steady(measured(engine, query, Path(folder, engine), chosen.seconds)) for engine in engines
+            }
             if keys == FEW_KEYS and "columnar" in figures:
                 few[query] = figures["columnar"]
             for row in _rows(query, figures, keys, few):
@@ -106,11 +108,11 @@ def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], fe
 def _rows(query: str, items: Mapping[str, Steady], keys: int, few: Mapping[str, Steady]) -> list[list[str]]:
     ours = items.get("columnar")
     rows = []
-    for gear, figures in items.items():
+    for engine, figures in items.items():
         ratio, wanted = "", ""
         if ours is None:
             pass  # nothing to compare with
-        elif gear != "columnar":
+        elif engine != "columnar":
             times = ours.rows_per_second / figures.rows_per_second
             ratio = f"{times:.1f} × ({figures.processor_us / ours.processor_us:.1f} × by processor time)"
             wanted = _verdict(times, TIMES_FASTER.get(query) if keys == FEW_KEYS else None, "×")
@@ -121,7 +123,7 @@ def _rows(query: str, items: Mapping[str, Steady], keys: int, few: Mapping[str, 
             ratio = f"{slower:.1f} × slower than at {FEW_KEYS:,} keys"
             wanted = f"≤ {MOST_TIMES_SLOWER:g} ×: {_holds(slower <= MOST_TIMES_SLOWER)}"
         rate, processor = f"{figures.rows_per_second:,.0f}", f"{figures.processor_us:.2f}"
-        rows.append([query, gear, rate, processor, ratio, wanted, *figures.sizes])
+        rows.append([query, engine, rate, processor, ratio, wanted, *figures.sizes])
     return rows
 
 
@@ -174,9 +176,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="*", default=[FEW_KEYS, 1_000_000])
     parser.add_argument("--stored", type=int, nargs="*", default=[1_000_000, 10_000_000], help="keys in state")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
-    parser.add_argument("--gear", action="append", choices=GEARS, help="only this one; may be repeated")
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="only this one; may be repeated")
     chosen = parser.parse_args()
-    chosen.gear = chosen.gear or [*GEARS]
+    chosen.engine = chosen.engine or [*ENGINES]
     console = Console(width=160)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
     few: dict[str, Steady] = {}

@@ -23,7 +23,7 @@ class Runtime(Protocol):
 
     @property
     def max_parallelism(self) -> int:
-        """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
+        """The number of key groups of operators with state on the columnar engine; a checkpoint fixes it."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Runtime(Protocol):
         ...
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
-        """Told of each operator of Spark with state on the columnar gear. ``numbers``: those of the plan that run in
+        """Told of each operator of Spark with state on the columnar engine. ``numbers``: those of the plan that run in
         it, the lowest first; they are numbered from the top."""
         ...
 

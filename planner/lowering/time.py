@@ -28,7 +28,7 @@ from sqlstream.planner.lowering.hidden_columns import (
     string,
 )
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.steps import Gear, Mark, WatermarkSource
+from sqlstream.planner.physical.steps import Engine, Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -165,7 +165,7 @@ def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFr
     """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``, at the end beyond all windows."""
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
     lifted = "watermark_ms"
-    if context.plan.gear is Gear.NATIVE:
+    if context.plan.engine is Engine.NATIVE:
         lifted = f"IF(watermark_ms >= {END_OF_INPUT_MS}L, {AFTER_ALL_MS}L, watermark_ms)"
     instant = F.expr(f"timestamp_millis({lifted} + {EPOCH_SHIFT_MS + node.delay_ms}L)")
     control = context.runtime.control(node.table)

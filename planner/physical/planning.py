@@ -23,8 +23,8 @@ from sqlstream.planner.physical.steps import (
     BlobWatermark,
     Compute,
     Engine,
+    EngineSettings,
     FilesToRead,
-    Gear,
     Mark,
     NativeState,
     Operator,
@@ -36,8 +36,8 @@ from sqlstream.planner.physical.steps import (
     WatermarkSource,
     Write,
     clocks_of,
+    engine_of,
     files_to_read,
-    gear_of,
     observes_watermarks,
     parquet_scan_below,
     times_between,
@@ -46,15 +46,15 @@ from sqlstream.planner.physical.steps import (
 
 
 @with_room
-def physical_plan(plan: Node, engine: Engine) -> PhysicalPlan:
-    """The physical plan of an optimized plan; UnsupportedError SS393 for two kinds of time on the native gear."""
-    gear = gear_of(plan, engine.gear)
+def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
+    """The physical plan of an optimized plan; UnsupportedError SS393 for two kinds of time on the native engine."""
+    engine = engine_of(plan, engine_settings.engine)
     marks = tuple(watermarked_nodes(plan))
-    if gear is Gear.NATIVE:
+    if engine is Engine.NATIVE:
         _require_one_clock(marks)
-    clocks = clocks_of(plan, marks) if gear is Gear.COLUMNAR else PlanClocks()
-    whole = _Whole(plan, engine, gear, clocks, marks, observes_watermarks(plan), count(), count(), count())
-    return PhysicalPlan(plan, Above(whole).step(plan), gear, clocks, marks)
+    clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
+    whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), count(), count(), count())
+    return PhysicalPlan(plan, Above(whole).step(plan), engine, clocks, marks)
 
 
 def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
@@ -72,8 +72,8 @@ class _Whole:
     """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks."""
 
     plan: Node
+    engine_settings: EngineSettings
     engine: Engine
-    gear: Gear
     clocks: PlanClocks
     marks: tuple[AssignTime, ...]
     observed: bool
@@ -87,7 +87,7 @@ class _Whole:
         if mark.domain not in awaited:
             return WatermarkSource.NOT
         others = {m.domain for m in self.marks} != {mark.domain}
-        by_ticks = mark.domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR and others
+        by_ticks = mark.domain is TimeDomain.PROCESSING and self.engine is Engine.COLUMNAR and others
         return WatermarkSource.BY_TICKS if by_ticks else WatermarkSource.BY_ROWS
 
     def is_only_reader(self, mark: AssignTime) -> bool:
@@ -129,7 +129,7 @@ class Above:
     def _step(self, node: Node) -> Step:
         if not node.keeps_state:
             return self._stateless(node)
-        return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
+        return self._native(node) if self.whole.engine is Engine.NATIVE else self._operator(node)
 
     def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
         """The steps of a node's inputs; ``ports``: what the exchanges of an operator with state do with them."""
@@ -147,7 +147,7 @@ class Above:
     @property
     def native_state(self) -> tuple[Node, ...]:
         """Spark's own operators with state above, which rows of other kinds cannot pass."""
-        return self.stateful if self.whole.gear is Gear.NATIVE else ()
+        return self.stateful if self.whole.engine is Engine.NATIVE else ()
 
     def require_calls(self) -> None:
         """Rows for which a function raises an exception must be able to leave."""
@@ -169,7 +169,7 @@ class Above:
         whole = self.whole
         number = next(whole.operators)
         lookup = next(whole.lookups) if node.queries_external_source else None
-        chained = self._chained(node) if whole.engine.chains else None
+        chained = self._chained(node) if whole.engine_settings.chains else None
         link = chained if isinstance(chained, Link) else None
         ticks = whole.clocks.ticks and node.uses_processing_time
         under = Above(
@@ -234,7 +234,7 @@ class Above:
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         files = files_to_read(node, port, scan)
-        return files if files is not None and self.whole.engine.reads_files(scan) else None
+        return files if files is not None and self.whole.engine_settings.reads_files(scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Above:
         """The step of a node without state, over the steps below it."""
         if node.calls_functions:
             self.require_calls()
-        if node.needs_columnar and self.whole.gear is Gear.NATIVE:
+        if node.needs_columnar and self.whole.engine is Engine.NATIVE:
             _require_native(node)
         match node:
             case Scan():
@@ -294,4 +294,4 @@ def _require_passage(what: str, table: Table | None, stateful_above: Sequence[No
 def _refuse(what: str) -> NoReturn:
     verb = "are" if what.startswith("dead letters") else "is"
     message = f"{what} {verb} not executed on Spark's native operators"
-    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
+    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.engine' = 'auto'.")

@@ -28,7 +28,7 @@ class PlanClocks:
     ``ticks``: processing time arrives as ticks, as no watermark of a table is the clock. ``waiting``: what rows of the
     plan may wait for. ``ends_by_tick``: a tick reports the end of a bounded input, as no table has a watermark.
 
-    On the native gear the watermark is the only clock.
+    On the native engine the watermark is the only clock.
     """
 
     watermark: Watermark = Watermark.NONE
@@ -48,7 +48,7 @@ class PlanClocks:
 
 
 def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
-    """The clocks that a plan needs on the columnar gear; ``marks`` are its time attributes with a watermark."""
+    """The clocks that a plan needs on the columnar engine; ``marks`` are its time attributes with a watermark."""
     stateful = list(stateful_nodes(plan))
     by_clock = any(each.uses_processing_time for each in stateful)
     event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
@@ -98,32 +98,32 @@ def reads_no_files(scan: Scan) -> bool:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """``gear``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
+class EngineSettings:
+    """``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
 
     ``reads_files`` is asked about scans of Parquet files: True where the exchange of an operator may read them itself.
     """
 
-    gear: str = AUTO
+    engine: str = AUTO
     chains: bool = True
     reads_files: Callable[[Scan], bool] = reads_no_files
 
 
-class Gear(Enum):
+class Engine(Enum):
     """Which operators a plan runs on: kernels over columns, or Spark's own."""
 
     COLUMNAR = "columnar"
     NATIVE = "native"
 
 
-def gear_of(plan: Node, setting: str) -> Gear:
-    """The gear for a setting of ``auto``, ``columnar`` or ``native``.
+def engine_of(plan: Node, setting: str) -> Engine:
+    """The engine for a setting of ``auto``, ``columnar`` or ``native``.
 
-    ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
+    ``auto`` runs plans without state on Spark's own operators, which is the same on both engines, others on kernels.
     """
     if setting == AUTO:
-        return Gear.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Gear.NATIVE
-    return Gear(setting)
+        return Engine.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Engine.NATIVE
+    return Engine(setting)
 
 
 # --- Parquet files that exchanges read -------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Operator(Step):
-    """An operator with state on the columnar gear: an exchange by key group, and a kernel.
+    """An operator with state on the columnar engine: an exchange by key group, and a kernel.
 
     ``number`` counts the operators with state of the plan from the top. ``keys``: the keys of its exchange; empty:
     all rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
@@ -432,13 +432,13 @@ class PhysicalPlan:
 
     logical: Node
     root: Step
-    gear: Gear
+    engine: Engine
     clocks: PlanClocks
     marks: tuple[AssignTime, ...] = field(default=())
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """The operators of the columnar gear, by number."""
+        """The operators of the columnar engine, by number."""
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:

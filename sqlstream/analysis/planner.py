@@ -23,7 +23,7 @@ from sqlstream.planner.explain import PLANNER_STAGES, explain, to_json
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.physical import explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, engine_of
+from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of
 from sqlstream.statements.registry import define, is_definition
 from sqlstream.vocabulary import SessionVocabulary
 from sqlstream.workspace import Workspace
@@ -141,7 +141,7 @@ class Planner:
         advice or physical; ``format`` is text, json or mermaid, where the stage has it."""
         bound = self._bound(text)
         if stage.upper() == "PHYSICAL":
-            return explain_physical(physical_plan(optimize(bound, RULES), engine_of(self._workspace.settings)))
+            return explain_physical(physical_plan(optimize(bound, RULES), engine_settings_of(self._workspace.settings)))
         if stage.upper() not in PLANNER_STAGES:
             raise ValueError(f"no stage {stage!r}; stages are {', '.join(s.lower() for s in PLANNER_STAGES)}, physical")
         return explain(without_secrets(bound), format.upper(), stage.upper(), RULES)

@@ -27,7 +27,7 @@ from sqlstream.planner.fields import Item, UniqueNames, field_of
 from sqlstream.planner.nodes import Filter, Output, Project
 from sqlstream.planner.physical import physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, engine_of, plan_of, require_sources
+from sqlstream.plans import RULES, Root, engine_settings_of, plan_of, require_sources
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
 from sqlstream.settings import Settings
@@ -80,7 +80,7 @@ def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
     from sqlstream.planner.lowering.hidden_columns import column
 
     require_sources(plan)
-    rows = lower(physical_plan(plan, engine_of(settings)), runtime)
+    rows = lower(physical_plan(plan, engine_settings_of(settings)), runtime)
     return rows.select(*map(column, plan.names))
 
 

@@ -23,9 +23,9 @@ from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of, to_js
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
-from sqlstream.planner.physical import Engine, explain_physical, physical_plan
+from sqlstream.planner.physical import EngineSettings, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
+from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of, require_sources
 from sqlstream.results import Rows
 from sqlstream.runner import Runner
 from sqlstream.statements.definitions import CreateFunction, CreateTable, CreateView
@@ -141,14 +141,14 @@ def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace,
 
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
-        return explain_physical(physical_plan(optimized, _engine(optimized, workspace, runner)))
+        return explain_physical(physical_plan(optimized, _engine_settings(optimized, workspace, runner)))
     require_sources(optimized)
     runtime = runner.runtime(workspace)
     return explain_spark(runner.physical(optimized, workspace, runtime.sources), runtime)
 
 
-def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
-    """The engine of the settings. Spark starts where files may be read in an exchange, which it helps to tell."""
+def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> EngineSettings:
+    """The engine settings of the session. Spark starts where an exchange may read files: it helps to find that out."""
 
     def reads_files(scan: Scan) -> bool:
         if workspace.settings["sqlstream.parquet-reader"] == "spark":
@@ -156,7 +156,7 @@ def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
         require_sources(plan)
         return runner.runtime(workspace).sources.reads_files(scan)
 
-    return replace(engine_of(workspace.settings), reads_files=reads_files)
+    return replace(engine_settings_of(workspace.settings), reads_files=reads_files)
 
 
 def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, workspace: Workspace) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan, StatementSet
-from sqlstream.planner.physical import Gear, PhysicalPlan
+from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.properties import ArrivalOrder, WaitsFor
 from sqlstream.table_uses import looked_up_tables, side_tables
 
@@ -29,9 +29,9 @@ class PlanTraits:
         return self.plan.logical
 
     @property
-    def gear(self) -> Gear:
+    def engine(self) -> Engine:
         """The engine that runs the plan."""
-        return self.plan.gear
+        return self.plan.engine
 
     @cached_property
     def tables(self) -> dict[str, Table]:

@@ -24,7 +24,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
 from sqlstream.planner.operators.lookup import lookup_nodes
-from sqlstream.planner.physical import Gear, PhysicalPlan
+from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.runner import SessionSources
@@ -50,7 +50,7 @@ def runs_quickly(traits: PlanTraits) -> bool:
     if WaitsFor.BARRIERS in traits.plan.clocks.waiting:
         return False
     fed = not traits.reads_by_itself and not any(True for _ in lookup_nodes(traits.root))
-    return fed and (traits.gear is Gear.COLUMNAR or not any(True for _ in stateful_nodes(traits.root)))
+    return fed and (traits.engine is Engine.COLUMNAR or not any(True for _ in stateful_nodes(traits.root)))
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class QuickJob(SteppedJob):
         chaining = self._session.workspace.settings["pipeline.operator-chaining.enabled"]
         path = str(self._directory / "checkpoint")
         checkpoint = open_checkpoint(
-            path, self._plan, spark, self._traits.gear.value, self._key_groups, chaining=chaining
+            path, self._plan, spark, self._traits.engine.value, self._key_groups, chaining=chaining
         )
         sources = SessionSources(environment, self._session.workspace.catalog)
         control = ControlRows(checkpoint.storage)

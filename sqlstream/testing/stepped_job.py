@@ -25,7 +25,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
-from sqlstream.planner.physical import Gear
+from sqlstream.planner.physical import Engine
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
 from sqlstream.testing.plan_traits import PlanTraits
@@ -203,13 +203,13 @@ class SteppedJob:
     @property
     def counts_late_rows(self) -> bool:
         """True where each late row is counted."""
-        return self._traits.gear is Gear.COLUMNAR
+        return self._traits.engine is Engine.COLUMNAR
 
     @property
     def orders_rows(self) -> bool:
         """True where operators with state emit rows in a defined order: kernels with one key group do, unless rows are
         emitted in the order of answers."""
-        ours = self._traits.gear is Gear.COLUMNAR and self._key_groups == 1
+        ours = self._traits.engine is Engine.COLUMNAR and self._key_groups == 1
         return ours and not self._traits.orders_by_answers
 
     @property
@@ -242,7 +242,7 @@ class SteppedJob:
         key_groups = self._key_groups
         path = str(self._directory / "checkpoint")
         chaining = self._session.workspace.settings["pipeline.operator-chaining.enabled"]
-        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups, chaining=chaining)
+        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.engine.value, key_groups, chaining=chaining)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(

@@ -17,7 +17,7 @@ from sqlstream.planner.catalog import UPSERT, Table
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
-from sqlstream.plans import engine_of
+from sqlstream.plans import engine_settings_of
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.quick_job import QuickJob, runs_quickly
 from sqlstream.testing.stepped_job import Arrival, Buffer, SteppedJob
@@ -97,7 +97,7 @@ class StreamTest:
     ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions and
     kernels, without a streaming query, and many times as fast.
 
-    Within one step the results of a window query on the native gear come out in an order of Spark's, all others in
+    Within one step the results of a window query on the native engine come out in an order of Spark's, all others in
     theirs; ``keeps_order`` tells the two apart.
     """
 
@@ -106,7 +106,7 @@ class StreamTest:
     ) -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
-        self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))
+        self._traits = PlanTraits(physical_plan(plan, engine_settings_of(session.workspace.settings)))
         self._unread = _unread(session, self._traits)
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
         self._buffer = Buffer(self._traits.joint, frozenset(self._traits.times))

@@ -14,7 +14,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.nodes import StatementSet as StatementSetPlan
-from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.statements.checking import check_script
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
@@ -141,6 +141,6 @@ def error(text: str, tables: str = TABLES) -> str:
     return failure
 
 
-def physical(plan: Node, gear: str = "auto", *, chains: bool = True) -> PhysicalPlan:
+def physical(plan: Node, engine: str = "auto", *, chains: bool = True) -> PhysicalPlan:
     """What runs of a plan where Spark reads all files."""
-    return physical_plan(plan, Engine(gear, chains))
+    return physical_plan(plan, EngineSettings(engine, chains))

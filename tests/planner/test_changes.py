@@ -17,7 +17,7 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.physical import Engine, physical_plan
+from sqlstream.planner.physical import EngineSettings, physical_plan
 from sqlstream.planner.physical.steps import Read
 from sqlstream.planner.rules import optimize
 from sqlstream.types import INT, STRING, DataType
@@ -157,7 +157,7 @@ def kinds(changes: Changes) -> list[str]:
 def test_rows_of_before_are_dropped_at_the_table():
     sink = Insert(SCAN, SINK, takes=UPSERT)
     assert kinds(changes_of(sink)) == ["upsert by j, k: I,UA,D"] * 2
-    steps = list(physical_plan(sink, Engine()).root.walk())
+    steps = list(physical_plan(sink, EngineSettings()).root.walk())
     assert [step.drops_before for step in steps] == [False, True]
     assert isinstance(steps[1], Read)
     assert kinds(changes_of(Insert(SCAN, SINK))) == ["retract: I,UB,UA,D"] * 2

@@ -107,7 +107,7 @@ KINDS = [
         f"INSERT INTO a {COUNTS.format(table='json_rows', where='WHERE k < 2')}",
         ROWS,
         windows(0, 1),
-        settings={"sqlstream.gear": "native"},
+        settings={"sqlstream.engine": "native"},
     ),
     Kind(
         "windows over Parquet that the exchange reads",

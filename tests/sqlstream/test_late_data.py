@@ -46,7 +46,7 @@ def session(open_session):
 
 def _script(tmp_path: Path) -> str:
     return f"""
-            SET 'sqlstream.gear' = 'columnar';
+            SET 'sqlstream.engine' = 'columnar';
             SET 'pipeline.max-parallelism' = '2';
             CREATE TABLE events (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
                 'connector' = 'filesystem', 'path' = '{tmp_path}/events', 'format' = 'json',

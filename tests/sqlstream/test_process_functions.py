@@ -73,6 +73,6 @@ def test_state_needs_kernels():
     with LocalSession() as session:
         session.register_function("sums", Sums)
         session.sql("CREATE TABLE numbers (k STRING, v INT, obstacle STRING) WITH ('connector' = 'test')")
-        session.sql("SET 'sqlstream.gear' = 'native'")
+        session.sql("SET 'sqlstream.engine' = 'native'")
         with pytest.raises(UnsupportedError, match=r"SS390: .*PARTITION BY.*native"):
             session.sql("SELECT * FROM sums(TABLE numbers PARTITION BY k)")

@@ -56,7 +56,7 @@ def test_an_unknown_key_is_suggested() -> None:
     [
         ("execution.checkpointing.interval", "soon"),
         ("parallelism.default", "0"),
-        ("sqlstream.gear", "fast"),
+        ("sqlstream.engine", "fast"),
         ("table.local-time-zone", "Mars/Olympus"),
         ("table.local-time-zone", "../etc/passwd"),
         ("table.dml-sync", "maybe"),
@@ -94,7 +94,7 @@ def test_all_keys_are_listed_with_their_values() -> None:
     settings = Settings()
     settings.set("spark.x", "1")
     rows = dict(settings.rows())
-    assert rows["spark.x"] == "1" and rows["sqlstream.gear"] == "auto"
+    assert rows["spark.x"] == "1" and rows["sqlstream.engine"] == "auto"
     assert set(rows) == {*(o.key for o in OPTIONS if not o.is_pattern), "spark.x"}
 
 
@@ -186,3 +186,11 @@ def test_the_values_of_all_settings_are_shown():
     hidden = [option.key for option in OPTIONS if shown_value(option.key, "some") != "some"]
     assert [key for key in hidden if not key.endswith((".#", ".url"))] == []
     assert "security.#" in hidden
+
+
+def test_the_old_name_of_the_engine_is_still_read():
+    settings = Settings()
+    settings.set("sqlstream.gear", "native")
+    assert settings["sqlstream.engine"] == "native"
+    settings.reset("sqlstream.gear")
+    assert settings["sqlstream.engine"] == "auto"

@@ -1,4 +1,4 @@
-"""Rows of any time in jobs, on both gears: the others come out, and they themselves come out, are late or bad rows."""
+"""Rows of any time in jobs, on both engines: the others are emitted, and they themselves are emitted, late or bad rows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def session():
         yield session
 
 
-def counted(session: Session, folder: Path, times: dict[str, int], gear: str, on_error: str) -> tuple[Job, dict]:
+def counted(session: Session, folder: Path, times: dict[str, int], engine: str, on_error: str) -> tuple[Job, dict]:
     """The job that counts rows by key, and what it has found; KEYS keys of one ordinary row beside the ``times``."""
     (folder / "in").mkdir()
     ordinary = {f"k{number}": NOON + number * 1_000_000 for number in range(KEYS)}
     lines = [json.dumps({"k": k, "us": us}) for k, us in {**times, **ordinary}.items()]
     (folder / "in" / "a.json").write_text("\n".join(lines) + "\n")
-    session.sql(f"SET 'sqlstream.gear' = '{gear}'")
+    session.sql(f"SET 'sqlstream.engine' = '{engine}'")
     session.sql(
         f"""CREATE TABLE t (k STRING, us BIGINT, ts AS TIMESTAMP_MICROS(us),
             WATERMARK FOR ts AS ts - INTERVAL '10' SECOND) WITH ('connector' = 'filesystem', 'format' = 'json',
@@ -49,15 +49,15 @@ def counted(session: Session, folder: Path, times: dict[str, int], gear: str, on
     return query.job, {k: (count, start) for k, count, start in query.fetchall()}
 
 
-@pytest.mark.parametrize("gear", ["columnar", "native"])
-def test_rows_of_any_time_take_no_others_with_them(session, tmp_path, gear):
+@pytest.mark.parametrize("engine", ["columnar", "native"])
+def test_rows_of_any_time_take_no_others_with_them(session, tmp_path, engine):
     times = {"old": OLD, "future": FUTURE, "bad": BEYOND[0], "worse": BEYOND[1]}
-    job, actual = counted(session, tmp_path, times, gear, "skip")
+    job, actual = counted(session, tmp_path, times, engine, "skip")
     assert sum(count for key, (count, _) in actual.items() if key.startswith("k")) == KEYS
     assert actual["future"] == (1, "+10000-01-02 00:00:00")
-    assert actual.get("old") == ((1, "0000-12-31 15:00:00") if gear == "columnar" else None)
+    assert actual.get("old") == ((1, "0000-12-31 15:00:00") if engine == "columnar" else None)
     progress = job.progress()
-    assert progress.late_rows == (gear == "native"), "Spark's own clock starts at the year 1"
+    assert progress.late_rows == (engine == "native"), "Spark's own clock starts at the year 1"
     assert progress.bad_rows == {"t": 2}
 
 

@@ -1,8 +1,8 @@
-"""The columnar gear: operators with state as kernels that run per key group.
+"""The columnar engine: operators with state as kernels that run per key group.
 
 What ``lower`` returns
 ----------------------
-The columns of the plan's root, as on the native gear, and after them hidden columns where the plan needs them:
+The columns of the plan's root, as on the native engine, and after them hidden columns where the plan needs them:
 
 * ``__row_kind STRING`` (+I, -U, +U, -D) where the plan's changelog is not append-only (``properties.changelog_mode``).
 * ``__late_table STRING`` and ``__late BINARY`` where a window sends late rows TO a table or a lookup failed ones: see
@@ -13,7 +13,7 @@ What it asks of the runtime
 ---------------------------
 * ``max_parallelism``, the number of key groups, which a checkpoint fixes.
 * ``clock()``: a stream of ticks of processing time, where ``PlanClocks.needs_ticks`` says so. Windows on processing
-  time in a plan without event time take the watermark of their tables as the clock, as on the native gear. At the end
+  time in a plan without event time take the watermark of their tables as the clock, as on the native engine. At the end
   of a bounded input a tick of ``END_OF_INPUT_MS`` ends processing time where ``PlanClocks.ends_by_tick`` says so
   (there is no watermark to do it).
 

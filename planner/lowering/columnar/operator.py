@@ -144,7 +144,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     try:
         return internals.arrow_schema(nullable)
     except PySparkTypeError as error:
-        hint = "Cast the value, for instance to BIGINT or STRING, or SET 'sqlstream.gear' = 'native'."
+        hint = "Cast the value, for instance to BIGINT or STRING, or SET 'sqlstream.engine' = 'native'."
         raise UnsupportedError(
             "SS396", f"kernels do not take all of the types: {error.getMessage()}", hint=hint
         ) from error

@@ -27,8 +27,8 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
-from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import Gear, gear_of, reads_no_files
+from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
+from sqlstream.planner.physical.steps import Engine, engine_of, reads_no_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def open_checkpoint(
     path: str,
     plan: Node,
     spark: SparkSession,
-    gear: str = AUTO,
+    engine: str = AUTO,
     key_groups: int | None = None,
     declared: Declared | None = None,
     *,
@@ -96,28 +96,28 @@ def open_checkpoint(
     """The checkpoint of a plan, new or to go on from.
 
     ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
-    ``gear`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
+    ``engine`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
     checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
-    operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.Engine``.
+    operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.EngineSettings``.
     """
     require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
-    layout = laid_out or _new_layout(gear_of(plan, gear), key_groups, chaining)
-    physical = physical_plan(plan, Engine(layout.gear, layout.chained, reads_files))
+    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups, chaining)
+    physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, reads_files))
     current = fingerprint(physical, declared)
     if stored is not None:
         require_compatible(path, stored, current)
     if laid_out is None:
         store_layout(storage, layout)
-    require_same(path, layout, gear, key_groups)
+    require_same(path, layout, engine, key_groups)
     if stored is None or stored.strip() != to_text(current):
         storage.write(PLAN, to_text(current))
     return Checkpoint(path, storage, layout, physical)
 
 
-def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> StateLayout:
-    return StateLayout(gear.value, key_groups or DEFAULT_KEY_GROUPS, chaining and gear is Gear.COLUMNAR)
+def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> StateLayout:
+    return StateLayout(engine.value, key_groups or DEFAULT_KEY_GROUPS, chaining and engine is Engine.COLUMNAR)
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:

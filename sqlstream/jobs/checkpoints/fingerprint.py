@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import ExecutionError, repeating
@@ -211,7 +212,7 @@ def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None
 # The engine, the number of key groups and which operators share a call are fixed by the checkpoint.
 
 
-OTHER_GEAR = repeating("SS424")
+OTHER_ENGINE = repeating("SS424")
 OTHER_KEY_GROUPS = repeating("SS425")
 
 DEFAULT_KEY_GROUPS = 64
@@ -223,12 +224,12 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class StateLayout:
-    """``gear`` is ``columnar`` or ``native``; the others matter on the columnar one only.
+    """``engine`` is ``columnar`` or ``native``; the others matter on the columnar one only.
 
     ``chained``: operators on the same keys run in one call. Checkpoints that do not say so are older than that.
     """
 
-    gear: str
+    engine: str
     key_groups: int = DEFAULT_KEY_GROUPS
     chained: bool = False
 
@@ -237,9 +238,14 @@ def stored_layout(storage: Storage) -> StateLayout | None:
     """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
     text = storage.read(LAYOUT_FILE)
     try:
-        return None if text is None else StateLayout(**json_of(text))
+        return None if text is None else StateLayout(**_renamed(json_of(text)))
     except (ValueError, TypeError) as error:
         raise damaged(storage.location(LAYOUT_FILE), f"It is no layout of state: {error}.") from error
+
+
+def _renamed(layout: dict[str, Any]) -> dict[str, Any]:
+    """The layout with ``engine`` under its present name: older checkpoints call it ``gear``."""
+    return {"engine" if key == "gear" else key: value for key, value in layout.items()}
 
 
 def store_layout(storage: Storage, layout: StateLayout) -> None:
@@ -247,12 +253,12 @@ def store_layout(storage: Storage, layout: StateLayout) -> None:
     storage.write(LAYOUT_FILE, json.dumps(asdict(layout)))
 
 
-def require_same(path: str, stored: StateLayout, gear: str, key_groups: int | None) -> None:
+def require_same(path: str, stored: StateLayout, engine: str, key_groups: int | None) -> None:
     """ExecutionError SS424, SS425 where settings ask for another layout; ``auto`` and None take what is there."""
-    if gear not in (AUTO, stored.gear):
-        message = f'checkpoint "{path}" holds the state of the gear "{stored.gear}", not of "{gear}"'
-        hint = f"SET 'sqlstream.gear' = '{stored.gear}' to go on, or start in a new directory {_NEW}."
-        raise ExecutionError(OTHER_GEAR, message, hint=hint)
+    if engine not in (AUTO, stored.engine):
+        message = f'checkpoint "{path}" holds the state of the engine "{stored.engine}", not of "{engine}"'
+        hint = f"SET 'sqlstream.engine' = '{stored.engine}' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_ENGINE, message, hint=hint)
     if key_groups not in (None, stored.key_groups):
         message = f'checkpoint "{path}" has its state in {stored.key_groups} key groups, not in {key_groups}'
         hint = f"RESET 'pipeline.max-parallelism' to go on, or start in a new directory {_NEW}."

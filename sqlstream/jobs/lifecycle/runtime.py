@@ -29,7 +29,7 @@ class Sources(Protocol):
         ...
 
     def reads_files(self, scan: Scan) -> bool:
-        """See ``planner.physical.Engine``."""
+        """See ``planner.physical.EngineSettings``."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:

@@ -81,7 +81,7 @@ class Execution:
     """How a job is executed. ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is
     the time between ticks of processing time, for plans that need them.
 
-    ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
+    ``engine``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
     ``end_of_input`` what happens to pending windows and timers when bounded input has been read. ``secrets`` are those
     of the settings, which no failure may show. ``rows_move_time``: see ``JobRuntime``.
     ``idle_timeout_ms``: see ``idle_sources``.
@@ -89,7 +89,7 @@ class Execution:
 
     checkpointing: Checkpointing = AT_ONCE
     clock_interval_ms: int = 1000
-    gear: str = AUTO
+    engine: str = AUTO
     key_groups: int | None = None
     chaining: bool = True
     restart: RestartStrategy = NO_RESTART
@@ -171,7 +171,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
     return Execution(
         checkpointing=checkpointing_of(settings, poll_ms),
         clock_interval_ms=settings["sqlstream.clock-interval"],
-        gear=settings["sqlstream.gear"],
+        engine=settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
         restart=restart_strategy(settings),

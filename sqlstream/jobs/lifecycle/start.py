@@ -28,7 +28,7 @@ from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import limit_of
-from sqlstream.planner.physical.steps import Gear
+from sqlstream.planner.physical.steps import Engine
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.kernel import Domain, Pending, Wait, added
@@ -78,7 +78,7 @@ def waiting_in(
     if last_committed(checkpoint.storage) is None:
         return ()
     location = checkpoint.spark_location
-    if checkpoint.layout.gear == Gear.NATIVE.value:
+    if checkpoint.layout.engine == Engine.NATIVE.value:
         return tuple(_windows(location, spark))
     counts = [
         waiting
@@ -180,7 +180,7 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         path,
         job.work.plan,
         spark,
-        execution.gear,
+        execution.engine,
         execution.key_groups,
         declared_states(sources),
         chaining=execution.chaining,

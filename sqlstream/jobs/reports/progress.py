@@ -101,9 +101,9 @@ class Progress:
     """Totals since the job was started, control rows left out.
 
     ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
-    and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
+    and for queries that need none. ``late_rows`` are those that windows dropped; on the native engine Spark adds rows
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
-    columnar gear, numbered from the top, ``taken_by_operator`` the rows that its exchange has brought to each, which it
+    columnar engine, numbered from the top, ``taken_by_operator`` the rows that its exchange has brought to each, and
     may have combined, ``given_by_operator`` the results of each. ``read_by_table`` are the rows that were read of each
     table, those of all its scans together. ``lookups`` is what each lookup has asked, numbered as operators are.
     ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
@@ -114,7 +114,7 @@ class Progress:
     ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
     ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row of state is an entry, which may
     hold many rows of the query, and bytes are in memory and in files. ``state_by_operator`` has both for each operator
-    of the columnar gear that has an exchange: those that are chained to it above share its state.
+    of the columnar engine that has an exchange: those that are chained to it above share its state.
     """
 
     rows_in: int = 0
@@ -223,7 +223,7 @@ def _bytes_of(operator: Mapping[str, Any]) -> int:
 
 
 def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-    """Entries and bytes of the state of each operator of the columnar gear that has an exchange, by its number.
+    """Entries and bytes of the state of each operator of the columnar engine that has an exchange, by its number.
 
     Empty where Spark tells of other operators than these. It numbers them by the topmost of each chain.
     """
@@ -240,13 +240,13 @@ def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
 
 
 def late_rows(report: Mapping[str, Any]) -> int:
-    """The rows that windows dropped in a micro-batch: on the columnar gear exactly, on Spark's own as Spark counts."""
+    """The rows that windows dropped in a micro-batch: exact on the columnar engine, on Spark's own as Spark counts."""
     dropped = sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
     return int(dropped) + sum(late_by_operator(report).values())
 
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
-    """The late rows of each operator of the columnar gear by its number."""
+    """The late rows of each operator of the columnar engine by its number."""
     return _counted(report, LATE_ROWS)
 
 
@@ -277,18 +277,18 @@ def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, 
 
 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
-    """The rows of each operator of the columnar gear that wait after a micro-batch for the answers to lookups, or for
+    """The rows of each operator of the columnar engine that wait after a micro-batch for the answers to lookups, or for
     barriers, by its number."""
     return _counted(report, PENDING)
 
 
 def _counted(report: Mapping[str, Any], what: str) -> dict[int, int]:
-    """One of the counts of each operator of the columnar gear by its number."""
+    """One of the counts of each operator of the columnar engine by its number."""
     return {number: counts[what] for number, _, counts in _operators(report)}
 
 
 def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, int]]]:
-    """The number of each operator of the columnar gear, that of the lowest of its chain, and its counts."""
+    """The number of each operator of the columnar engine, that of the lowest of its chain, and its counts."""
     for names, metrics in observed_sets(report, _OPERATOR):
         number, _, lowest = names.partition("/")
         yield int(number), int(lowest or number), dict(zip(_COUNTS, counts_of(metrics, _COUNTS), strict=True))

@@ -145,7 +145,7 @@ def restore(
     target: str,
     parts_of: PartsOf,
     spark: SparkSession,
-    gear: str,
+    engine: str,
     key_groups: int | None,
     partitions: int | None = None,
     *,
@@ -165,7 +165,7 @@ def restore(
         raise _not_local(target)
     _require_new(storage, target)
     origin = origin_at(source)
-    _require_fits(origin, parts_of, gear, key_groups)
+    _require_fits(origin, parts_of, engine, key_groups)
     if not trusted:
         require_trusted(LocalStorage(origin.folder), origin.what)
     remove_checkpoint(storage)  # what was copied before is no checkpoint without its plan
@@ -230,12 +230,12 @@ def _require_new(storage: LocalStorage, target: str) -> None:
         raise ExecutionError(OWN_CHECKPOINT, message, hint=hint)
 
 
-def _require_fits(origin: RestoreOrigin, parts_of: PartsOf, gear: str, key_groups: int | None) -> None:
+def _require_fits(origin: RestoreOrigin, parts_of: PartsOf, engine: str, key_groups: int | None) -> None:
     layout = stored_layout(LocalStorage(origin.folder))
     plan = parts_of(layout)
     require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
     if layout is not None:
-        require_same(str(origin.folder), layout, gear, key_groups)
+        require_same(str(origin.folder), layout, engine, key_groups)
     if origin.drained and any(operator.kind != "source" for operator in plan):
         how = "was taken with DRAIN" if origin.what == "savepoint" else "is that of a job whose input has ended"
         message = f'{origin.what} "{origin.folder}" {how}: all of its windows and timers have fired'

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(params=["native", "columnar"])
 def streams(request, streams):
-    """Both gears give the same results."""
-    streams.gear = request.param
+    """Both engines give the same results."""
+    streams.engine = request.param
     return streams
 
 
@@ -115,8 +115,8 @@ def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_value
     assert by_group[None, at(0)] == ([5], "5", "5", [5], "5", "5", "5")
 
 
-def test_distinct_without_a_rewrite_is_refused_on_the_native_gear(streams):
-    streams.gear = "native"
+def test_distinct_without_a_rewrite_is_refused_on_the_native_engine(streams):
+    streams.engine = "native"
     for text, words in (
         ("STDDEV(DISTINCT v)", 'DISTINCT in the aggregate function "stddev"'),
         ("LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY -v)", "in the order of another expression"),

@@ -34,7 +34,7 @@ AGGREGATES = (
 
 @pytest.mark.spark
 def test_groups_have_equal_keys_of_any_type(streams):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     streams.write(BIDS, ROWS)
     result = streams.run(GroupAggregate(scan(BIDS), ("k", "tags"), AGGREGATES))
     assert result == in_order([
@@ -46,7 +46,7 @@ def test_groups_have_equal_keys_of_any_type(streams):
 
 @pytest.mark.spark
 def test_changes_of_groups_update_one_row_and_take_it_back(streams):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     per_key = GroupAggregate(scan(BIDS), ("k",), (item("n", "COUNT(*)"), item("m", "MAX(x)", "DECIMAL(10, 2)")))
     best = GroupAggregate(per_key, (), (item("keys", "COUNT(*)"), item("most", "MIN(m)", "")))
     with streams.running(best) as step:
@@ -59,7 +59,7 @@ def test_changes_of_groups_update_one_row_and_take_it_back(streams):
 @pytest.mark.spark
 @pytest.mark.parametrize(("kind", "times"), [(SetKind.INTERSECT_ALL, 1), (SetKind.EXCEPT_ALL, 2)])
 def test_rows_of_any_type_are_compared(streams, kind, times):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     other = replace(BIDS, name="other")
     streams.write(BIDS, [ROWS[0], ROWS[1], ROWS[3], ROWS[3], ROWS[3]])
     streams.write(other, [ROWS[3], ROWS[2]])
@@ -70,7 +70,7 @@ def test_rows_of_any_type_are_compared(streams, kind, times):
 @pytest.mark.spark
 def test_groups_below_what_forgets_by_the_clock_need_no_clock(streams):
     """Spark refuses operators that ask for a watermark where none is below."""
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     other = table("other", k="DOUBLE", place="STRING")
     streams.write(BIDS, ROWS[:2])
     streams.write(other, [(0.0, "Rome")])

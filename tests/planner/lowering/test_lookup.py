@@ -122,18 +122,18 @@ def test_the_metrics_are_taken_below_the_filter_that_drops_their_rows(fed):
 EVENTS = table("events", id="INT", who="BIGINT", ts="TIMESTAMP")
 
 
-@pytest.mark.parametrize("gear", ["columnar", "native"])
-def test_windows_above_a_lookup_close_by_the_watermark_below_it(fed, gear):
-    fed.gear = gear
+@pytest.mark.parametrize("engine", ["columnar", "native"])
+def test_windows_above_a_lookup_close_by_the_watermark_below_it(fed, engine):
+    fed.engine = engine
     fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 99, 950), (4, 10, 1100)])
     counts = WindowAggregate(people(timed(EVENTS)), ("name",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
     result = fed.run(columns(counts, "name", "n"))
     assert result == [("Ann", 1), ("Ann", 1), ("Bert", 1), ("Bob", 1)]
 
 
-@pytest.mark.parametrize("gear", ["columnar", "native"])
-def test_a_lookup_stands_above_windows(fed, gear):
-    fed.gear = gear
+@pytest.mark.parametrize("engine", ["columnar", "native"])
+def test_a_lookup_stands_above_windows(fed, engine):
+    fed.engine = engine
     fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 10, 950), (4, 10, 1100)])
     counts = WindowAggregate(timed(EVENTS), ("who",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
     result = fed.run(columns(people(counts), "n", "name"))
@@ -205,7 +205,7 @@ LATE = table("late", who="BIGINT")
 
 @pytest.mark.parametrize("outer", [False, True])
 def test_late_rows_of_windows_pass_the_lookups_above(fed, outer):
-    fed.gear, fed.from_rows = "columnar", False
+    fed.engine, fed.from_rows = "columnar", False
     late = Firing(late=LateData(action=LateAction.TO, table=LATE, values=(sql("who"),)))
     counts = WindowAggregate(timed(EVENTS), ("who",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
     plan = columns(people(replace(counts, firing=late), outer=outer, condition=sql("decade > 2")), "n", "name")
@@ -227,7 +227,7 @@ def test_what_is_not_executed_says_what_to_write(fed):
     )
     with pytest.raises(UnsupportedError, match=r"SS398: table functions above LATE DATA TO, ON ERROR TO .*\nHINT: "):
         fed.lower(output(unnested))
-    fed.gear = "native"
+    fed.engine = "native"
     defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
     with pytest.raises(UnsupportedError, match=r"SS390: ON TIMEOUT DEFER .*\nHINT: "):
         fed.lower(output(defers))

@@ -28,7 +28,7 @@ def join(kind: JoinKind = JoinKind.FULL, **more: Any) -> RegularJoin:
 
 @pytest.mark.spark
 def test_rows_of_both_sides_meet(streams):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     streams.write(ORDERS, [(1, "a", 2.0, [1]), (2, "b", 1.0, None), (None, "c", 0.0, [])])
     streams.write(
         SENT, [(1, "Rome", 1.0, {"x": 1}), (1, "Bonn", 3.0, None), (3, "Oslo", 0.0, {}), (None, "Ulm", 0.0, {})]

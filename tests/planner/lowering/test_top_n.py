@@ -30,7 +30,7 @@ ROWS = [
 
 @pytest.mark.spark
 def test_the_best_rows_of_keys_that_are_equal_and_look_different(streams):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     streams.write(PRICES, ROWS)
     order = (Sorted("price", descending=True, nulls_first=False),)
     for keys in (("place",), ("tags",)):
@@ -42,7 +42,7 @@ def test_the_best_rows_of_keys_that_are_equal_and_look_different(streams):
 
 @pytest.mark.spark
 def test_the_first_row_by_time_and_as_rows_come(streams):
-    streams.gear = "columnar"
+    streams.engine = "columnar"
     streams.write(PRICES, ROWS)
     rows = timed(PRICES)
     first = streams.run(Deduplicate(rows, ("place",), "ts", TimeDomain.EVENT, last=False))

@@ -71,7 +71,7 @@ def test_each_instant_is_in_exactly_the_windows_that_hold_it(spark, window):
         ({"pane": "p"}, "window_pane"),
     ],
 )
-def test_the_native_gear_names_the_clause_that_needs_the_columnar_one(streams, options, clause):
+def test_the_native_engine_names_the_clause_that_needs_the_columnar_one(streams, options, clause):
     events = table("events", bounded=False, v="INT", ts="TIMESTAMP")
     options = {"window": Tumble(1000), "time": "ts"} | options
     plan = WindowAggregate(timed(events), (), (item("n", "COUNT(*)"),), **options)

@@ -119,9 +119,9 @@ def test_a_row_behind_others_of_its_call_is_judged_as_they_are(session, monkeypa
 
 
 @pytest.mark.parametrize(("script", "tables"), [(ONE, "a"), (TWO, "ab")])
-@pytest.mark.parametrize("gear", ["auto", "native"])
-def test_asking_changes_nothing(script, tables, gear, session, monkeypatch):
-    session.sql(f"SET 'sqlstream.gear' = '{gear}'")
+@pytest.mark.parametrize("engine", ["auto", "native"])
+def test_asking_changes_nothing(script, tables, engine, session, monkeypatch):
+    session.sql(f"SET 'sqlstream.engine' = '{engine}'")
     late = 0
     for seed in range(25):
         random = Random(seed)

@@ -31,11 +31,11 @@ def run(tmp_path):
     (tmp_path / "README.md").write_text("cases")
     (tmp_path / "suite").mkdir()
 
-    def run_one(gear="auto", **fields):
+    def run_one(engine="auto", **fields):
         case = {"id": "suite/case", "level": "sql", "script": COUNTS, "steps": STEPS} | fields
         path = tmp_path / "suite" / "case.json"
         path.write_text(json.dumps(case))
-        sessions = partial(LocalSession, {"sqlstream.gear": gear})
+        sessions = partial(LocalSession, {"sqlstream.engine": engine})
         return run_cases([path], sessions, tmp_path, on_result=lambda result: None).results[0]
 
     return run_one
@@ -176,7 +176,7 @@ def test_settings_hold_for_all_cases(tmp_path, capsys):
         SELECT COUNT(*) AS n FROM t GROUP BY COUNT WINDOW (2 ROWS)"""
     case = {"id": "suite/one", "script": script, "steps": [{"rows": "t", "values": [[1, 1]]}], "error": "no kernels"}
     (tmp_path / "one.json").write_text(json.dumps(case))
-    assert main(tmp_path, settings={"sqlstream.gear": "native"}) == 0
+    assert main(tmp_path, settings={"sqlstream.engine": "native"}) == 0
     assert capsys.readouterr().out.startswith("REFUSED suite/one SS3")
 
 

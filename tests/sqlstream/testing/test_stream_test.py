@@ -78,7 +78,7 @@ def test_rows_of_other_kinds_are_refused_as_not_executed(session):
 
 
 def test_nothing_goes_in_and_nothing_comes_out(session):
-    session.sql("SET 'sqlstream.gear' = 'native'")
+    session.sql("SET 'sqlstream.engine' = 'native'")
     with StreamTest(EVENTS + COUNTS, session) as test:
         assert test.output() == []
         assert test.output_names == ("k", "n", "window_end")
@@ -158,8 +158,8 @@ def test_a_late_row_counts_once_for_all_its_windows(session):
 
 
 @pytest.mark.spark
-def test_late_rows_among_others_are_not_counted_exactly_on_the_native_gear(session):
-    session.sql("SET 'sqlstream.gear' = 'native'")
+def test_late_rows_among_others_are_not_counted_exactly_on_the_native_engine(session):
+    session.sql("SET 'sqlstream.engine' = 'native'")
     with StreamTest(DELAYED + COUNTS, session) as test:
         test.rows("events", [("a", 1, 30_000)])
         test.rows("events", [("a", 1, 40_000), ("b", 1, 1000), ("b", 1, 1001)])
@@ -223,7 +223,7 @@ def test_the_row_before_is_there_again_where_the_last_one_of_a_key_goes(session)
 
 @pytest.fixture
 def columnar(session):
-    session.sql("SET 'sqlstream.gear' = 'columnar'")
+    session.sql("SET 'sqlstream.engine' = 'columnar'")
     return session
 
 

@@ -42,7 +42,7 @@ def aggregated(keys):
 @pytest.mark.parametrize("name", ["all", "zero", "lookup"])
 def test_rows_of_equal_keys_meet(streams: Streams, name):
     keys = KEYS if name == "all" else {name: KEYS[name]}
-    streams = replace(streams, gear="columnar")
+    streams = replace(streams, engine="columnar")
     streams.write(EVENTS, [("a", 1, 0), (None, 2, 10), ("a", 1, 20), ("b", 7, 30), (None, 2, 40), ("b", 7, 50)])
     counts = {"all": [2, 2, 2], "zero": [6], "lookup": [4]}
     if name == "lookup":
@@ -55,5 +55,5 @@ def test_rows_of_equal_keys_meet(streams: Streams, name):
 def test_a_type_that_arrow_does_not_have_is_refused(streams: Streams):
     plan = aggregated({"months": "make_ym_interval(v, 1)"})
     with pytest.raises(UnsupportedError, match="types") as raised:
-        replace(streams, gear="columnar").lower(output(plan))
+        replace(streams, engine="columnar").lower(output(plan))
     assert raised.value.diagnostic.code == "SS396"

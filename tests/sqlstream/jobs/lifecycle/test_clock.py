@@ -81,7 +81,7 @@ def test_a_running_job_fires_early_by_the_clock_with_kinds():
     with LocalSession() as session:
         session.sql(
             """
-            SET 'sqlstream.gear' = 'columnar';
+            SET 'sqlstream.engine' = 'columnar';
             SET 'pipeline.max-parallelism' = '1';
             SET 'sqlstream.clock-interval' = '200 ms';
             CREATE TABLE live (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' DAY)

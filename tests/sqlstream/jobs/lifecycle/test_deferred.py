@@ -40,7 +40,7 @@ def counts() -> Insert:
 
 
 def test_a_bounded_job_waits_for_all_answers_and_may_be_stopped_meanwhile(spark, streams, tmp_path):
-    streams.gear = "auto"
+    streams.engine = "auto"
     streams.behaviours["people"] = Behaviour(waits=True)
     streams.write(EVENTS, [(1, 100), (2, 1500), (1, 1600), (1, 2100)])
     streams.write(PEOPLE, [(1, "Ann")])
@@ -48,7 +48,7 @@ def test_a_bounded_job_waits_for_all_answers_and_may_be_stopped_meanwhile(spark,
     start: dict[str, Any] = {
         "sink": lambda rows: rows.writeStream.format("parquet").option("path", target),
         "checkpoint": str(tmp_path / "checkpoint"),
-        "gear": "auto",
+        "engine": "auto",
         "key_groups": 2,
         "clock_interval_ms": 200,
     }

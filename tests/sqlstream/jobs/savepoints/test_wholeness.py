@@ -120,7 +120,7 @@ def test_checkpoints_elsewhere_are_left_to_spark():
     require_whole_checkpoint(SparkStorage("s3a://bucket/x", nobody))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["", '{"gear": "col', '{"gear": "columnar", "cores": 3}'])
+@pytest.mark.parametrize("text", ["", '{"engine": "col', '{"engine": "columnar", "cores": 3}'])
 def test_a_layout_that_cannot_be_read_is_named(tmp_path, text):
     (tmp_path / "layout.json").write_text(text)
     with pytest.raises(ExecutionError, match=r"SS459: file .*/layout.json"):

@@ -1,4 +1,4 @@
-"""Random window queries over random streams, run as SQL: both gears put out what a plain model does.
+"""Random window queries over random streams, run as SQL: both engines put out what a plain model does.
 
 ``make differential`` runs many more examples than the test does.
 """
@@ -53,16 +53,16 @@ def is_legal(query: Query) -> bool:
 
 @settings(max_examples=_EXAMPLES, derandomize=_EXAMPLES < 10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(windows_of_time().filter(is_legal), streams())
-def test_gears_equal_the_model(spark, query, steps):
+def test_engines_equal_the_model(spark, query, steps):
     expected, late = play(query, steps)
     with sqlstream.connect(spark) as session:
         session.sql("SET 'pipeline.max-parallelism' = '3'")
-        session.sql("SET 'sqlstream.gear' = 'columnar'")
+        session.sql("SET 'sqlstream.engine' = 'columnar'")
         actual, counted = run(session, query, steps)
         assert per_window(actual) == per_window(expected), query.sql
         assert counted == late, query.sql
         if not query.clauses and "GLOBAL" not in query.grouping:
-            session.sql("SET 'sqlstream.gear' = 'native'")
+            session.sql("SET 'sqlstream.engine' = 'native'")
             actual, _ = run(session, query, steps)
             assert in_any_order(actual) == in_any_order(expected), query.sql
 

@@ -1,4 +1,4 @@
-"""Rows of any time in jobs, on both engines: the others are emitted, and they themselves are emitted, late or bad rows."""
+"""Rows of any time in jobs, on both engines: other rows are emitted, and they are emitted, late or bad rows."""
 
 from __future__ import annotations
 

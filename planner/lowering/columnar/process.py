@@ -1,4 +1,4 @@
-"""Process functions: with keys a kernel over the united rows of all tables; without keys row by row, on both engines."""
+"""Process functions: with keys a kernel over the united rows of all tables; else row by row, on both engines."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ _MOST_DIGITS = 15
 
 
 def span_of_meta(meta: Meta) -> Span:
+    """The place of a rule in the text; empty for a rule without words."""
     return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
@@ -59,6 +60,7 @@ def text_of(token: Token) -> str:
 
 
 def words_of(tokens: tuple[Token, ...]) -> str:
+    """The texts of the tokens with spaces between."""
     return " ".join(str(t.value) for t in tokens)
 
 
@@ -350,6 +352,8 @@ _Bounds = tuple[int, int | None]
 
 @v_args(meta=True, inline=True)
 class MatchBuilder(TableClauseBuilder):
+    """Rules of MATCH_RECOGNIZE."""
+
     def match_recognize(
         self, meta: Meta, partition: Any, order: Any, measures: Any, rows: Any, skip: Any, pattern: n.Pattern,
         within: Any, definitions: tuple[n.PatternDefinition, ...],

@@ -42,6 +42,8 @@ class KeyColumn:
 
 @v_args(meta=True, inline=True)
 class CreateTableBuilder(MatchBuilder):
+    """Rules of CREATE TABLE and of its columns, keys and options."""
+
     def create_table(
         self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, buckets: Any,
         partitions: Any, options: Any, like: n.LikeTable | None, query: Token | None,
@@ -145,6 +147,8 @@ class CreateTableBuilder(MatchBuilder):
 
 @v_args(meta=True, inline=True)
 class AlterBuilder(CreateTableBuilder):
+    """Rules of ALTER."""
+
     def alter_table(self, meta: Meta, exists: Any, name: n.Name, change: n.TableChange) -> n.AlterTable:
         return n.AlterTable(name, change, bool(exists), span=span_of_meta(meta))
 

@@ -20,6 +20,8 @@ _SYNONYMS = {"PLAN_ADVICE": "ADVICE"}
 
 @v_args(meta=True, inline=True)
 class PlanBuilder(AlterBuilder):
+    """Rules of EXPLAIN, of plans in files and of statement sets."""
+
     def execute_query(self, meta: Meta, query: Token) -> n.Query:
         return n.Query(query.value, span=span_of_meta(meta))
 

@@ -56,11 +56,13 @@ _SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
 
 
 def words_from(source: Source, index: int) -> Iterator[Word]:
+    """The words from a token of the parser on."""
     for token in source._tokens[index:]:
         yield from words(token)
 
 
 def words(token: Token) -> list[Word]:
+    """The upper-case words of a token; ``PARTITION BY`` is one token of two words."""
     if token.token_type in _NOT_KEYWORDS:
         return [("", token)]
     if token.token_type == TokenType.DQMARK:  # "A??" of a pattern
@@ -95,6 +97,7 @@ def parse(source: Source, start: str) -> Tree[Any]:
 
 
 def next_words(source: Source) -> list[Word]:
+    """The words of the token at which the parser stands; none at the end."""
     token = _current(source)
     return words(token) if token is not None else []
 

@@ -211,6 +211,8 @@ _ESCAPES = {
 
 
 class SqlStream(Spark):
+    """The dialect: Spark's tokenizer, and the parser and generator of the streaming language."""
+
     UNESCAPED_SEQUENCES = {**Spark.UNESCAPED_SEQUENCES, **_ESCAPES}  # noqa: RUF012 — sqlglot declares no ClassVar
 
     class Tokenizer(Spark.Tokenizer):

@@ -34,6 +34,7 @@ def unit_of(word: str) -> str | None:
 
 
 def interval_text(number: str, unit: str) -> str:
+    """``INTERVAL '5' MINUTE``."""
     return f"INTERVAL '{number}' {unit}"
 
 
@@ -59,10 +60,12 @@ class SyntaxFailure(SqlglotParseError):
 
 
 def failure(message: str, span: Span, code: str = UNEXPECTED, hint: str | None = None) -> SyntaxFailure:
+    """An error of syntax to raise inside sqlglot's parser."""
     return SyntaxFailure(Diagnostic(code, message, span, hint=hint))
 
 
 def token_span(token: Token) -> Span:
+    """The place of a token in the text."""
     return Span(token.start, token.end + 1)
 
 

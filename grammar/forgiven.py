@@ -32,6 +32,8 @@ _SAMPLE_FIRST = "Write FROM (SELECT * FROM t TABLESAMPLE (n PERCENT)) PIVOT (…
 
 
 class ForgivenParser(SparkParser):
+    """Spark's parser, which refuses what sqlglot reads and then forgets."""
+
     COLON_PLACEHOLDER_TOKENS: ClassVar[set[TokenType]] = SparkParser.COLON_PLACEHOLDER_TOKENS - {TokenType.IDENTIFIER}
 
     def _inside_since(self, begin: int) -> Iterator[Token]:

@@ -105,6 +105,7 @@ class Tables:
 
 @cache
 def tables(start: str) -> Tables:
+    """The LALR tables of the grammar for a start rule, made once."""
     table = lark_parser().parser.parser._parse_table
     return Tables(table.states, table.start_states[start], table.end_states[start], start != "statement")
 

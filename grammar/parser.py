@@ -104,6 +104,8 @@ def _miswritten(pivot: exp.Pivot) -> str | None:
 
 
 class TableParser(ClauseParser):
+    """Table factors: table functions, clauses after a table, hints, time travel."""
+
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("schema"):
             return super()._parse_table(*args, **kwargs)
@@ -290,6 +292,8 @@ _Last = tuple[int, str]
 
 
 class SqlStreamParser(TableParser):
+    """The parser of the dialect: queries with streaming clauses, and statements."""
+
     def _parse_match_recognize(self) -> Any:
         start = self._curr
         carrier = Carrier(this=self.syntax("match_recognize"))

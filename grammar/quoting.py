@@ -17,6 +17,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_dotted(name: str) -> str:
+    """A dotted name with each of its parts quoted where it needs to be."""
     return ".".join(quote_name(name_part) for name_part in name.split("."))
 
 

@@ -126,6 +126,8 @@ def _without_plus(self: StrictParser) -> Any:
 
 
 class StrictParser(ForgivenParser):
+    """Parses what Spark would parse, and refuses other systems' syntax that sqlglot takes."""
+
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
         token: kind for token, kind in SparkParser.FACTOR.items() if token not in _DISTANCES

@@ -115,6 +115,7 @@ def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp
 
 
 def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expression], tuple[object, ...]]:
+    """The arguments of a call that are computed per row, and those that are constants."""
     if called == "count" and all(isinstance(v, (exp.Star, exp.Literal)) for v in parts.values) and not parts.distinct:
         return [], ()
     count = _COLUMNS.get(called, len(parts.values))

@@ -28,6 +28,8 @@ _DEAD_LETTER = "dead-letter"
 
 
 class BadAction(Enum):
+    """What happens to a bad row."""
+
     FAIL = "fail"
     SKIP = "skip"
     DEAD_LETTER = _DEAD_LETTER
@@ -77,6 +79,7 @@ def action_of(table: Table) -> tuple[BadAction, str | None]:
 
 
 def tolerates_bad_rows(table: Table) -> bool:
+    """True where bad rows of the table do not fail the job."""
     return action_of(table)[0] is not BadAction.FAIL
 
 

@@ -37,6 +37,8 @@ UPSERT = ALL_KINDS - {RowKind.UPDATE_BEFORE}
 
 
 class TimeDomain(Enum):
+    """The clock that a time attribute belongs to."""
+
     EVENT = "event time"
     PROCESSING = "processing time"
     INGESTION = "ingestion time"

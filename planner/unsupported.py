@@ -231,5 +231,6 @@ def diagnostic(feature: str, span: Span | None, detail: str | None = None) -> Di
 
 
 def refusal(feature: str, span: Span | None, detail: str | None = None) -> UnsupportedError:
+    """The error for a part of the dialect that is not executed."""
     refused = diagnostic(feature, span, detail)
     return UnsupportedError(refused.code, refused.message, span, diagnostics=(refused,))

@@ -87,6 +87,7 @@ def _number(text: str, low: int, high: int) -> int:
 
 
 def integer(low: int = 0, high: int = 2**63 - 1) -> OptionKind:
+    """An integer between ``low`` and ``high``, both included."""
     accepted = f"a whole number, {low} or more" if high == 2**63 - 1 else f"a whole number from {low} to {high}"
     return OptionKind("integer", accepted, lambda text: _number(text, low, high))
 

@@ -43,6 +43,7 @@ def _partitioned_by(columns: tuple[str, ...]) -> str | None:
 
 
 def with_options(options: tuple[Option, ...], sql: Sql) -> str | None:
+    """``WITH ('key' = 'value', …)``; None where there are no options."""
     return f"WITH ({option_list(options, sql)})" if options else None
 
 
@@ -51,10 +52,12 @@ def _with_block(options: tuple[Option, ...], sql: Sql) -> str | None:
 
 
 def option_list(options: tuple[Option, ...], sql: Sql) -> str:
+    """``'key' = 'value', …``."""
     return ", ".join(o.text(sql) for o in options)
 
 
 def temporary_words(temporary: bool, system: bool) -> str | None:
+    """``TEMPORARY`` or ``TEMPORARY SYSTEM``; None for neither."""
     return "TEMPORARY SYSTEM" if system else flag("TEMPORARY", temporary)
 
 

@@ -50,6 +50,8 @@ class AlignBarriers(Node):
 
 
 class LookupOrder(Enum):
+    """The order of lookup results that OUTPUT asks for."""
+
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
     KEY_ORDERED = "KEY ORDERED"

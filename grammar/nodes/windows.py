@@ -110,6 +110,8 @@ def _argument(argument: Argument, following: Argument | None, sql: Sql) -> str:
 
 # --- windows as clauses ---------------------------------------------------------------------------------------
 class WindowKind(Enum):
+    """The windows that are functions of a time."""
+
     TUMBLE = "TUMBLE"
     HOP = "HOP"
     CUMULATE = "CUMULATE"
@@ -181,11 +183,15 @@ WindowClause = GroupWindow | CountWindow | GlobalWindow | UserWindow
 
 # --- triggers -------------------------------------------------------------------------------------------------
 class Domain(Enum):
+    """The time that a trigger counts in."""
+
     EVENT = "EVENT TIME"
     PROCESSING = "PROCESSING TIME"
 
 
 class Accumulation(Enum):
+    """How a firing relates to earlier firings of its window."""
+
     ACCUMULATING = "ACCUMULATING"
     DISCARDING = "DISCARDING"
     RETRACTING = "RETRACTING"
@@ -305,6 +311,8 @@ class Purging(Node):
 
 
 class Combinator(Enum):
+    """How two triggers are combined."""
+
     OR = "OR"
     AND = "AND"
     THEN = "THEN"
@@ -398,6 +406,8 @@ class Evict(Node):
 
 
 class LateAction(Enum):
+    """What happens to rows that are too late."""
+
     DROP = "DROP"
     TO = "TO"
     FAIL = "FAIL"
@@ -417,6 +427,8 @@ class LateData(Node):
 
 
 class EmitKind(Enum):
+    """When results are emitted."""
+
     ON_WINDOW_CLOSE = "ON WINDOW CLOSE"
     CHANGES = "CHANGES"
     EVERY = "EVERY"

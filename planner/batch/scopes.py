@@ -21,6 +21,8 @@ from sqlstream.types import UNKNOWN, DataType
 
 
 class Column(NamedTuple):
+    """A column of a table in FROM, with its type."""
+
     name: str
     type: DataType = UNKNOWN
     time: TimeDomain | None = None

@@ -332,6 +332,7 @@ def _raised(asked: _Asked, what: str) -> exp.Expr:
 
 
 def text_of_path(path: JsonPath) -> str:
+    """The text of a JSON path that is a literal."""
     return "".join(["$", *("[*]" if step is None else text_of((step,))[1:] for step in path.steps)])
 
 

@@ -33,10 +33,12 @@ def filled(template: str, *operands: exp.Expr) -> exp.Expression:
 
 
 def text(value: str) -> exp.Expression:
+    """A string literal."""
     return exp.Literal.string(value)
 
 
 def called(name: str, *arguments: exp.Expr) -> exp.Expression:
+    """A function of the arguments that makes a call of ``name``."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -50,6 +52,7 @@ def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr])
 
 
 def case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Expression:
+    """``CASE WHEN … THEN … ELSE default END``."""
     made = exp.Case(ifs=[exp.If(this=condition, true=value) for condition, value in branches])
     if default is not None:
         made.set("default", default)

@@ -248,6 +248,7 @@ _CLOSES = "__closes"
 
 
 def lower_window_aggregate(node: WindowAggregate, step: NativeState, context: Context) -> DataFrame:
+    """Aggregates per key and window on Spark's streaming aggregation."""
     rows = context.lower(step.input)
     if isinstance(node.window, AlignedWindow):  # Spark's aggregation assigns sessions itself
         rows = with_windows(rows, node)

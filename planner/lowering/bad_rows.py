@@ -147,6 +147,7 @@ def _of_any(table: Table, table_column: TableColumn, required: bool) -> Iterator
 
 
 def null_text(table: Table, path: str) -> str:
+    """The message of SS403 for a NULL in a column or field of a table."""
     return f'{NULL_IN_COLUMN}: column "{path}" of table "{table.name}" is NOT NULL and got NULL'
 
 

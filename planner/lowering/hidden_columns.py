@@ -42,6 +42,7 @@ def string(text: str) -> str:
 
 
 def column(name: str) -> Column:
+    """The column of this name, whatever characters it has."""
     return F.col(quoted(name))
 
 
@@ -83,6 +84,7 @@ what operators say of held watermarks."""
 
 
 def hidden_names(rows: DataFrame) -> list[str]:
+    """The names of the hidden columns that the rows have."""
     return [name for name in _HIDDEN if name in rows.columns]
 
 

@@ -153,6 +153,7 @@ class Asked:
 
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
+    """A group of lookups that are asked at the same time."""
     group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
@@ -192,12 +193,14 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
 
 
 def step_of(lookup: Asked, context: Context) -> LookupStep:
+    """The step of a lookup in the operator that asks."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
 
 
 def answer_fields(lookup: Asked) -> list[StructField]:
+    """The hidden columns with the answers of a lookup."""
     members = ", ".join(f"{quoted(f.name)}: {f.type.ddl()}" for f in lookup.node.read)
     fields = [f"{lookup.answers} ARRAY<STRUCT<{members}>>"]
     fields += [f"{lookup.error} STRING"] if lookup.error is not None else []

@@ -243,6 +243,7 @@ def rows_of(batch: DataFrame, plan: StatementSet, table: Table) -> DataFrame:
 
 
 def lower_statement_set(node: StatementSet, step: Step, context: Context) -> DataFrame:
+    """The rows of all inserts, each with the number of its table."""
     sources = SharedSources(context.runtime, step)
     shared = replace(context, runtime=sources)
     branches = [shared.lower(insert) for insert in step.inputs]

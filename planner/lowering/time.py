@@ -46,6 +46,7 @@ def time_of(node: AssignTime) -> str:
 
 
 def time_name(column: str, table: str) -> str:
+    """What messages call the event time of a table."""
     return f'event time "{column}" of table "{table}"'
 
 
@@ -97,6 +98,7 @@ _LIVE = "__live"
 
 
 def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
+    """A watermark or a clock on the rows of a table, moved by its control rows."""
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)

@@ -243,6 +243,7 @@ def schema_ddl(columns: Iterable[Column]) -> str:
 
 
 def quoted(name: str) -> str:
+    """A name in backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -80,6 +80,7 @@ def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context
 
 
 def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:
+    """A call split into columns to project below the kernel and a call over their names."""
     parts = call_parts(expression)
     function = called_function(parts.call, runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
@@ -136,6 +137,7 @@ def _ordering(ordered: exp.Ordered) -> Ordering:
 
 
 def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
+    """GROUP BY without a window."""
     rows = in_sets(node, context.lower(step.input))
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = Inputs(context, node.input.schema, rows)

@@ -168,6 +168,8 @@ def _fields(node: Join, emitted: DataFrame) -> DataFrame:
 
 
 def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
+    """ASOF joins."""
+
     def value(port: int, inputs: Inputs) -> None:
         inputs.add(node.values[port], name=VALUE)
         if node.ttl_ms:
@@ -193,6 +195,8 @@ def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame
 
 
 def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
+    """Joins with bounds on the distance of two time attributes."""
+
     def time(port: int, inputs: Inputs) -> None:
         if node.by_clock:
             inputs.add_text(clock_of(inputs.below), INTERVAL_TIME)
@@ -220,6 +224,8 @@ def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> D
 
 
 def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> DataFrame:
+    """Joins without bounds on time."""
+
     def clock(port: int, inputs: Inputs) -> None:
         """When rows came: Spark's clock is behind by a micro-batch."""
         if any(node.ttl_ms):
@@ -241,6 +247,8 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
 
 
 def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
+    """Joins with a versioned table as of a time."""
+
     def more(port: int, inputs: Inputs) -> None:
         if node.timed:
             inputs.time(node.times[port], TEMPORAL_TIME)
@@ -266,6 +274,8 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
 
 
 def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataFrame:
+    """Joins of rows in the same window."""
+
     def end(port: int, inputs: Inputs) -> None:
         inputs.time(node.ends[port], END)
 

@@ -50,6 +50,7 @@ _ANY_FRAME = Frame(rows=True, start=0)
 
 
 def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
+    """OVER in order of a time attribute."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     column_names: dict[str, str] = {}
@@ -141,6 +142,7 @@ def result_name(index: int) -> str:
 
 
 def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
+    """OVER in any other order."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows)
     own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
@@ -163,6 +165,7 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
 
 
 def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
+    """MATCH_RECOGNIZE."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     fields = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}

@@ -41,6 +41,7 @@ from sqlstream.udfs.spark.batches import Batches
 
 
 def lower_process_table(node: ProcessTable, step: Step, context: Context) -> DataFrame:
+    """A process function without state, called row by row."""
     rows = context.lower(step.input)
     carried = hidden_names(rows)
     read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
@@ -53,6 +54,7 @@ def lower_process_table(node: ProcessTable, step: Step, context: Context) -> Dat
 
 
 def run_process_table(node: ProcessTable, step: Operator, context: Context) -> DataFrame:
+    """A process function with keys, state or timers."""
     below = map(context.lower, step.inputs)
     projected = with_key_hash(_united(list(_tables(node, below))), tuple(key_column(i) for i in range(len(node.keys))))
     kernel = _kernel(node, kernel_schema(projected), context)

@@ -111,6 +111,7 @@ def ranked_input(
 
 
 def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
+    """The first or last row of each key."""
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
@@ -135,6 +136,7 @@ _NUMBER = "__number"
 
 
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
+    """The first rows of each key in an order."""
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
@@ -161,6 +163,7 @@ def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
 
 
 def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> DataFrame:
+    """Rows sorted by event time."""
     ranked = ranked_input(node, node.keys, context.lower(step.input), time=node.time)
     ties = tuple(Tie(ranked.fields[tie.name], tie.descending, tie.nulls_first) for tie in node.ties)
     kernel = OverKernel(ranked.schema, ranked.keys, TIME, ranked.passed, (), ties=ties)
@@ -171,6 +174,7 @@ def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> D
 
 
 def run_current_watermark(node: CurrentWatermark, step: Operator, context: Context) -> DataFrame:
+    """CURRENT_WATERMARK."""
     ranked = ranked_input(node, (), context.lower(step.input))
     kernel = CurrentWatermarkKernel(ranked.schema, ranked.passed)
     now = F.expr(f"CAST(timestamp_micros({quoted(NOW)}) AS {node.output.type.name})").alias(node.output.name)
@@ -181,6 +185,7 @@ def run_current_watermark(node: CurrentWatermark, step: Operator, context: Conte
 
 
 def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFrame:
+    """Changes by key as changes of whole rows."""
     rows = context.lower(step.input)
     fields = {f"__field_{i}": f.name for i, f in enumerate(node.schema)}
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
@@ -200,6 +205,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
 
 
 def run_set_operation(node: SetOperation, step: Operator, context: Context) -> DataFrame:
+    """INTERSECT and EXCEPT, with and without ALL."""
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])

@@ -36,6 +36,7 @@ _CAME = "__came"
 
 
 def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
+    """A lookup with state: deferred rows, or answers stored for retractions."""
     assert step.lookup is not None, step
     lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
@@ -117,6 +118,7 @@ _TIME = "__held_time"
 
 
 def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
+    """ALIGN BARRIERS."""
     projected = with_key_hash(_barrier_input(node, context.lower(step.input), context), ())
     above = step.stateful_above
     kernel = Barriers(

@@ -120,10 +120,12 @@ def _gap(gap: int | exp.Expression, inputs: Inputs) -> int | str:
 
 
 def domain_of(domain: TimeDomain) -> Domain:
+    """The kernel's name of a time domain."""
     return Domain.PROCESSING if domain is TimeDomain.PROCESSING else Domain.EVENT
 
 
 def default_trigger(domain: Domain) -> triggers.Trigger:
+    """The trigger of a window without TRIGGER: once, when it closes."""
     return triggers.AfterProcessingTime() if domain is Domain.PROCESSING else triggers.AfterWatermark()
 
 
@@ -185,6 +187,7 @@ def _pulse(pulse: firing.Pulse, inputs: Inputs, time: str) -> triggers.Trigger:
 
 
 def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors.Evictor:
+    """The evictor of a kernel; what it reads becomes columns of ``inputs``."""
     after = eviction.after
     match eviction.evictor:
         case firing.KeepRows(count=count):

@@ -81,6 +81,7 @@ def handover_of(
 
 
 def run_window_aggregate(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
+    """Aggregates per key and window, with the windows chained to them."""
     prepared = _prepared(step, node, context)
     emitted = run(prepared.rows, prepared.operator, context.runtime, prepared.files, prepared.above)
     return emitted.select(*_results(node), *hidden(emitted))
@@ -172,11 +173,13 @@ def _emitted(node: WindowAggregate) -> dict[str, Handed]:
 
 
 def lower_assign_windows(node: AssignWindows, step: Step, context: Context) -> DataFrame:
+    """Rows with the columns of their windows, without state."""
     in_zone = isinstance(step, Compute) and step.arrow
     return _in_zone(node, step, context) if in_zone else windowed(node, step, context)
 
 
 def run_assign_windows(node: AssignWindows, step: Operator, context: Context) -> DataFrame:
+    """Rows of windows that are emitted when the windows fire."""
     rows = context.lower(step.input)
     inputs = inputs_of(step, rows, context)
     fields = [inputs.field(f.name, _field(i)) for i, f in enumerate(node.input.schema)]

@@ -1,6 +1,6 @@
 """Changes of rows: which kinds of rows operators take, by which key their results change, and who reads -U.
 
-``properties.changelog_mode`` says which kinds a node emits. The binder refuses inputs whose kinds an operator does not
+``Node.changelog_mode`` says which kinds a node emits. The binder refuses inputs whose kinds an operator does not
 take, the physical plan drops -U where nobody above reads it, EXPLAIN CHANGELOG_MODE shows both.
 """
 

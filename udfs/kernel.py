@@ -53,7 +53,7 @@ id was aligned. It is sent to all key groups of the operator that fires windows 
 
 ROW_KIND = "__row_kind"
 """STRING column of updating rows: +I, -U, +U or -D. Rows without the column are inserts. Operators say in the planner
-whether they take other kinds (``changes.takes_changes``) and emit them (``properties.changelog_mode``)."""
+whether they take other kinds (``Node.accepted_kinds``) and emit them (``Node.changelog_mode``)."""
 
 LATE_ROWS = "late_rows"
 """The counter of rows that arrived after the watermark had passed them, and that no window or frame accepted."""

@@ -83,7 +83,7 @@ from sqlstream.types import DataType
 
 HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
                      "BINARY", "DATE", "TIMESTAMP"})  # fmt: skip
-"""Types of keys that ``udfs.key_hash.hash_of_values`` takes."""
+"""Types of keys that ``udfs.keys.hash_of_values`` takes."""
 
 GROUPING_SET = "grouping set"
 """Stands among the keys of an exchange for the grouping set that a row was copied for."""

@@ -134,7 +134,7 @@ _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", 
 """Types of columns that pyarrow reads from a file as Spark does."""
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
-"""Types of keys that exchanges hash themselves (``udfs.key_hash.can_hash``)."""
+"""Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
 
 
 @dataclass(frozen=True)

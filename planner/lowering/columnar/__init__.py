@@ -4,7 +4,7 @@ What ``lower`` returns
 ----------------------
 The columns of the plan's root, as on the native engine, and after them hidden columns where the plan needs them:
 
-* ``__row_kind STRING`` (+I, -U, +U, -D) where the plan's changelog is not append-only (``properties.changelog_mode``).
+* ``__row_kind STRING`` (+I, -U, +U, -D) where the plan's changelog is not append-only (``Node.changelog_mode``).
 * ``__late_table STRING`` and ``__late BINARY`` where a window sends late rows TO a table or a lookup failed ones: see
   ``lowering.outputs``. The state advances with each evaluation of the rows, and lookups ask again, so a runner
   persists a micro-batch before it splits it.

@@ -336,8 +336,8 @@ def _function(
     *rest: Any,
 ) -> n.CreateFunction:  # fmt: skip
     """``rest`` are the traits, and the body at last."""
-    *told, body = rest
-    traits: dict[str, Any] = dict(told)
+    *characteristics, body = rest
+    traits: dict[str, Any] = dict(characteristics)
     is_text = body.type == "STRING"
     table = isinstance(returns, tuple)
     definition = n.FunctionDefinition(

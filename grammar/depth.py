@@ -1,6 +1,6 @@
 """Room for deeply nested SQL: reading takes some twenty Python frames for each level, and later steps some ten.
 
-A function ``with_room`` runs as it is. Where Python's recursion limit stops it, it runs again in a thread of its own
+A function ``on_deep_stack`` runs as it is. Where Python's recursion limit stops it, it runs again in a thread of its own
 whose stack is large, so ordinary statements pay nothing, and the stack of the caller's thread is never at risk.
 Python 3.12 and 3.13 bound the depth of C calls as well, whatever the stack, so there fewer levels fit.
 """
@@ -45,7 +45,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def with_room(function: Callable[P, T]) -> Callable[P, T]:
+def on_deep_stack(function: Callable[P, T]) -> Callable[P, T]:
     """The function, which has no effects before it ends, with as much room for recursion as there is.
 
     :raises ParseError: SS107 where that is not enough.
@@ -54,14 +54,14 @@ def with_room(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def roomy(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return run_with_room(lambda: function(*args, **kwargs))
+            return run_on_deep_stack(lambda: function(*args, **kwargs))
         except TooDeep:
             raise ParseError(NESTING, TOO_DEEP, hint=USE_VIEWS) from None
 
     return roomy
 
 
-def run_with_room(run: Callable[[], T]) -> T:
+def run_on_deep_stack(run: Callable[[], T]) -> T:
     """What ``run`` returns, which may be called twice.
 
     :raises TooDeep: where a large stack is not enough.
@@ -102,7 +102,7 @@ def _in_large_stack(run: Callable[[], T]) -> T:
     def body() -> None:
         _here.roomy = True
         try:
-            results.append(context.run(run_with_room, run))
+            results.append(context.run(run_on_deep_stack, run))
         except BaseException as error:  # raised in the thread that waits
             errors.append(error)
 

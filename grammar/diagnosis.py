@@ -63,8 +63,9 @@ _OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
     """The mistake in a statement that did not parse."""
     assert isinstance(error, SyntaxFailure), error
-    told = error.diagnostic
-    diagnostic = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, told) or _in_a_call(tokens, told) or told
+    reported = error.diagnostic
+    known = unbalanced(tokens) or _foreign(tokens)
+    diagnostic = known or _unknown(tokens, reported) or _in_a_call(tokens, reported) or reported
     return SqlStreamError.of([diagnostic])
 
 
@@ -94,9 +95,9 @@ def _foreign(tokens: list[Token]) -> Diagnostic | None:
     return Diagnostic(FOREIGN_STATEMENT, message, token_span(tokens[0]), hint=_FOREIGN[begun])
 
 
-def _unknown(tokens: list[Token], told: Diagnostic) -> Diagnostic | None:
+def _unknown(tokens: list[Token], reported: Diagnostic) -> Diagnostic | None:
     """The statement's first word is none that opens a statement."""
-    if told.code != UNEXPECTED or told.span is None or not tokens or told.span.start != tokens[0].start:
+    if reported.code != UNEXPECTED or reported.span is None or not tokens or reported.span.start != tokens[0].start:
         return None
     words = sorted(set(openings("statement")) | {"SELECT", "WITH", "VALUES"})
     close = difflib.get_close_matches(tokens[0].text.upper(), words, 1)

@@ -101,8 +101,8 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
     if meant := bare_interval(tokens[index - 1] if index else None, token):
         return meant
     word, before = token.text.upper(), tokens[index - 1].text.upper() if index else ""
-    told = _REFUSED.get(_first_word(token)) or expectation(terminals) or _begun(before)
-    hint = told or misspelt(before) or misspelt(word)
+    specific = _REFUSED.get(_first_word(token)) or expectation(terminals) or _begun(before)
+    hint = specific or misspelt(before) or misspelt(word)
     return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
 
 

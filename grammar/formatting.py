@@ -16,7 +16,7 @@ from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.script import (
@@ -332,7 +332,7 @@ _REPORT = "Leave the statement as it is, and report it as a defect of sqlstream.
 _REPORT_SCRIPT = "Leave the script as it is, and report it as a defect of sqlstream."
 
 
-@with_room
+@on_deep_stack
 def to_sql(node: n.Node | exp.Expression) -> str:
     """A statement, clause, query or expression in canonical form on one line; parsing it gives an equal tree."""
     return node.text(_plain) if isinstance(node, n.Node) else _plain(node)
@@ -343,7 +343,7 @@ def pretty(statement: n.Node) -> str:
     return statement.pretty(_plain, _sql)
 
 
-@with_room
+@on_deep_stack
 def format_script(text: str) -> str:
     """The script with each clause on a line; formatting it again changes nothing.
 

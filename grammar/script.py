@@ -14,7 +14,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span, SqlStreamError
-from sqlstream.grammar.depth import TooDeep, run_with_room, with_room
+from sqlstream.grammar.depth import TooDeep, on_deep_stack, run_on_deep_stack
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.failures import SyntaxFailure, leftover, too_deep
@@ -159,7 +159,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
     """
     tokens = quoted_settings(text, tokens)
     try:
-        parser, parsed = run_with_room(lambda: _read(text, tokens, read))
+        parser, parsed = run_on_deep_stack(lambda: _read(text, tokens, read))
         if parser._index < len(tokens):
             stopped, terminals = parser.expected
             raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
@@ -193,7 +193,7 @@ def _dialect() -> SqlStream:
 # --- what may come next, for the shell's completion --------------------------------------------------------------
 
 
-@with_room
+@on_deep_stack
 def expected_after(text: str) -> list[str]:
     """Keywords and kinds of things that may follow an unfinished script, sorted.
 

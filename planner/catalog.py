@@ -146,7 +146,7 @@ class Catalog(Protocol):
         """The catalog as the names in a view see it."""
         ...
 
-    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+    def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
         """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
         has looked up there."""
         ...

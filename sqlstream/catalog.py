@@ -305,7 +305,7 @@ class Catalog:
         """The Python object behind a function that was registered as an object; None: import its target."""
         return self._implementations.get((function.name.casefold(), function.target))
 
-    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+    def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
         """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
         has looked up there, be it in this session or in files that others write."""
         key = view.name.casefold(), settings

@@ -9,7 +9,7 @@ from sqlstream.connectors import LookupTable, Sink, Source, answers_lookups, con
 from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
@@ -109,7 +109,7 @@ RULES = stages(_checks)
 """The rules of the planner, with what connectors do themselves."""
 
 
-@with_room
+@on_deep_stack
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
     """The optimized plan. SqlStreamError with all that is wrong."""
     plan = optimize(bound_plan(statement, workspace), RULES)
@@ -117,7 +117,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
     return plan
 
 
-@with_room
+@on_deep_stack
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
     collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
@@ -136,7 +136,7 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     return plan
 
 
-@with_room
+@on_deep_stack
 def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool = False) -> Root:
     """The plan as written, whose tables may lack what it asks of them; ``any_order``: without ORDER BY and LIMIT."""
     settings = replace(emit_settings(workspace.settings), any_order=any_order)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.planner.bad_rows import action_of
@@ -36,7 +36,7 @@ class Clause:
     view: str | None = None
 
 
-@with_room
+@on_deep_stack
 def streaming_clause(query: exp.Expr, catalog: Catalog) -> Clause | None:
     """The first clause of a query, whose views are written out, that only a stream has."""
     for node in query.walk():

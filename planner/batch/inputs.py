@@ -13,7 +13,7 @@ from functools import partial
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.nodes import TableArgument
 from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
 from sqlstream.planner.binder.context import bind_error
@@ -48,7 +48,7 @@ class Resolved:
     views: tuple[View, ...]
 
 
-@with_room
+@on_deep_stack
 def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
     """``named`` gives the name that Spark has for a table; ``dynamic``: hints may change options. BindError SS202 for
     names that nobody knows, SS222 for a view that refers to itself."""

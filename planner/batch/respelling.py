@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.binder import hints
@@ -219,7 +219,7 @@ _SECONDS_OF_A_DAY = 86_400
 _NAME_THE_SIDES = "Write the names of the tables before the columns, as in ON l.k = r.k AND l.x >= r.x."
 
 
-@with_room
+@on_deep_stack
 def for_spark(
     query: exp.Expr,
     catalog: Catalog,
@@ -307,8 +307,8 @@ class _Respelling:
             call = call.this
         for wrapper in reversed(wrappers):
             copy = with_children_changed(wrapper, partial(self._around, wrapper.this, copy))
-        told = any(isinstance(told_by, NULL_TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
-        return with_null_treatment(copy, self._context) if told or spark_name(plain) in NULL_DEFAULTS else copy
+        stated = any(isinstance(part, NULL_TREATMENTS) for part in (*wrappers, *plain.iter_expressions()))
+        return with_null_treatment(copy, self._context) if stated or spark_name(plain) in NULL_DEFAULTS else copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
         return copy if child is inner else self.of(child)

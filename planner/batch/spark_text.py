@@ -16,7 +16,7 @@ from sqlglot import exp, transforms
 from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.errors import Span
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import WithTimeGenerator, member_sql
 from sqlstream.grammar.spans import is_marked, span_of
 from sqlstream.planner.batch.inputs import VIEW
@@ -59,7 +59,7 @@ def _width(fragment: SqlFragment) -> int:
 _OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_functions": False}
 
 
-@with_room
+@on_deep_stack
 def spark_text(query: exp.Expr) -> SparkText:
     """The text of a query that is spelled for Spark (``respelling``)."""
     query = _without_any(query)

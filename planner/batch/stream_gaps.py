@@ -14,7 +14,7 @@ from sqlstream.errors import BindError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.functions.result_types import incompatible
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside, parts_of, steps_of
@@ -41,7 +41,7 @@ _SORTS = ("sort", "distribute", "cluster")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
-@with_room
+@on_deep_stack
 def stream_gaps(
     query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
 ) -> frozenset[str]:

@@ -287,7 +287,7 @@ def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> 
         return relation
 
     try:
-        relation = inside.catalog.remembered(view, context.settings, bound)
+        relation = inside.catalog.cached_for_view(view, context.settings, bound)
     except SqlStreamError as error:
         raise _in_view(error, view) from None
     return Relation(relation.node, view.columns or relation.names)

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError, Diagnostic, SqlStreamError
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.nodes import CreateView, Insert, Query, Statement, StatementSet, Use
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
@@ -38,14 +38,14 @@ CORE_MODULE = "core"
 """The only module, which holds all built-in functions."""
 
 
-@with_room
+@on_deep_stack
 def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
     """The plan of a query. SqlStreamError with all mistakes of one SELECT."""
     relation = _bind_whole(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
-@with_room
+@on_deep_stack
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS205, SS206, SS216, SS295."""
     target = table_to_write(str(statement.target), statement.target.span, catalog)
@@ -60,7 +60,7 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = 
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
 
-@with_room
+@on_deep_stack
 def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
     """The view of CREATE VIEW. Its query is bound here once, so that mistakes are reported when it is created."""
     relation = _relation(statement.query, catalog)
@@ -75,7 +75,7 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
     return View(str(statement.name), statement.query, statement.columns, text)
 
 
-@with_room
+@on_deep_stack
 def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Node:
     """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
     match statement:
@@ -89,7 +89,7 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSetti
     raise TypeError(f"{type(statement).__name__} has no plan")
 
 
-@with_room
+@on_deep_stack
 def bind_statement_set(
     statements: StatementSet, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS
 ) -> StatementSetNode:

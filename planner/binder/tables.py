@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError, Span
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.nodes import Column as ColumnDef
 from sqlstream.grammar.nodes import (
     ComputedColumn,
@@ -40,7 +40,7 @@ from sqlstream.types import TIMESTAMP, DataType, from_sqlglot
 _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGESTION}
 
 
-@with_room
+@on_deep_stack
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
     """The declared table; reports all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
     context = Context(catalog)

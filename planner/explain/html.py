@@ -12,7 +12,7 @@ from html import escape
 from itertools import count
 from typing import Any
 
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.stages import advice, latency
 from sqlstream.planner.explain.text import properties_text
@@ -122,7 +122,7 @@ setInterval(refresh, PAUSE);
 """Text alone is changed, so what a reader has opened stays open. A page whose server is gone turns pale."""
 
 
-@with_room
+@on_deep_stack
 def html_page(
     plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan", figures: Figures | None = None
 ) -> str:

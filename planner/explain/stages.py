@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.changes import Changes, changes_of
 from sqlstream.planner.explain.text import json_text, mermaid, plan_tree, tree, with_properties
@@ -64,7 +64,7 @@ def formats_of(stage: str) -> tuple[str, ...]:
     return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
-@with_room
+@on_deep_stack
 def explain(
     plan: Node,
     format: str = "TEXT",  # noqa: A002

@@ -22,7 +22,7 @@ from sqlglot import exp, serde
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner import catalog, firing, windows
 from sqlstream.planner.node import Node
@@ -53,13 +53,13 @@ def kinds_of_nodes() -> dict[str, type[Node]]:
     return by_name
 
 
-@with_room
+@on_deep_stack
 def to_json(plan: Node) -> dict[str, Any]:
     """The plan as an object of JSON values; ``json.dumps`` takes it as it is."""
     return {"version": VERSION, "plan": encode(plan)}
 
 
-@with_room
+@on_deep_stack
 def from_json(document: dict[str, Any] | str) -> Node:
     """The plan of a document or its text, which may come from anywhere: nothing is imported for it.
 

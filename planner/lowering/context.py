@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.errors import Diagnostic
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.lowering.functions import with_registered_functions
@@ -87,7 +87,7 @@ Lowerings = Mapping[type[Node], Callable[[Any, Any, Context], DataFrame]]
 """By the class of a node: the function from a node, its step and the context to the rows of the step."""
 
 
-@with_room
+@on_deep_stack
 def _spark_sql(expression: exp.Expr) -> str:
     return expression.sql(dialect=SparkWithTime, comments=False)
 

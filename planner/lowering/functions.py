@@ -12,7 +12,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.spelling import spelled_for_spark
@@ -36,7 +36,7 @@ def called_function(expression: exp.Expression, runtime: Runtime) -> Function | 
     return runtime.function(expression.name) if isinstance(expression, exp.Anonymous) else None
 
 
-@with_room
+@on_deep_stack
 def with_registered_functions(
     expression: exp.Expression, runtime: Runtime, skipped: exp.Expression | None = None
 ) -> exp.Expression:

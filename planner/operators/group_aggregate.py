@@ -149,9 +149,9 @@ class GroupAggregate(Unary):
     @property
     def column_provenance(self) -> Provenance:
         below = self.input.column_provenance
-        meanings = {key: below[key] for key in self.keys}
-        meanings |= {a.name: traced(a.expression, below) for a in self.aggregates}
-        return meanings | ({self.grouping_id: "grouping_id"} if self.grouping_id else {})
+        provenance = {key: below[key] for key in self.keys}
+        provenance |= {a.name: traced(a.expression, below) for a in self.aggregates}
+        return provenance | ({self.grouping_id: "grouping_id"} if self.grouping_id else {})
 
     state_title = ("group aggregate", "the aggregate without a window")
 

@@ -145,11 +145,11 @@ class ProcessTable(Node):
 
     @property
     def column_provenance(self) -> Provenance:
-        meanings = {f.name: f"{self.uid}.{f.name}" for f in self.schema}
+        provenance = {f.name: f"{self.uid}.{f.name}" for f in self.schema}
         below = self.tables[0].column_provenance
         first = self.arguments[0]
         given = zip(self.passed or self.keys, first.passed if self.passed else first.partition_by, strict=False)
-        return meanings | {field.name: below[name] for field, name in given}
+        return provenance | {field.name: below[name] for field, name in given}
 
     @property
     def state_title(self) -> tuple[str, str]:

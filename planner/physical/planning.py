@@ -12,7 +12,7 @@ from itertools import count
 from typing import NoReturn
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.changes import drops_update_before
@@ -45,7 +45,7 @@ from sqlstream.planner.physical.steps import (
 )
 
 
-@with_room
+@on_deep_stack
 def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     """The physical plan of an optimized plan; UnsupportedError SS393 for two kinds of time on the native engine."""
     engine = engine_of(plan, engine_settings.engine)

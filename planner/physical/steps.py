@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import Column, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.text import tree
@@ -471,7 +471,7 @@ def _observes(step: Step) -> bool:
     return False
 
 
-@with_room
+@on_deep_stack
 def explain_physical(plan: PhysicalPlan) -> str:
     """EXPLAIN PHYSICAL: the steps as a tree, the root first."""
     return tree(plan.root, lambda step: step.line)

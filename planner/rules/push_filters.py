@@ -71,11 +71,11 @@ class Merging:
         )
 
     def _is_repeatable(self, expression: exp.Expr) -> bool:
-        remembered = self._repeatable.get(id(expression))
-        if remembered is None:
+        cached = self._repeatable.get(id(expression))
+        if cached is None:
             result = is_repeatable_alone(expression) and all(map(self._is_repeatable, expression.iter_expressions()))
-            remembered = self._repeatable[id(expression)] = (expression, result)
-        return remembered[1]
+            cached = self._repeatable[id(expression)] = (expression, result)
+        return cached[1]
 
 
 def _is_same(name: str, expression: exp.Expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
@@ -119,7 +119,7 @@ def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
 STAGES = stages()
 
 
-@with_room
+@on_deep_stack
 def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
     """The plan after all stages; the same result, row for row."""
     for stage in rules:
@@ -127,7 +127,7 @@ def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
     return plan
 
 
-@with_room
+@on_deep_stack
 def trace(plan: Node, rules: Iterable[Stage] = STAGES) -> list[tuple[str, Node]]:
     """The plan as bound, and after each stage that changed it."""
     plans = [("bound", plan)]

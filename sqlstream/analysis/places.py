@@ -11,7 +11,7 @@ from sqlstream.analysis.answers import Hover
 from sqlstream.errors import Span
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, kind_of
 from sqlstream.grammar import nodes, parse_each, span_of, to_sql
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.script import Piece, pieces
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Column, Function, Table, View
@@ -20,7 +20,7 @@ from sqlstream.planner.durations import as_interval
 from sqlstream.workspace import Workspace
 
 
-@with_room
+@on_deep_stack
 def hovered(text: str, at: int, workspace: Workspace) -> Hover | None:
     """What is told of the name at ``at``: a column, a table, a view, a function. The text need not be complete."""
     word = _word_at(text, at)
@@ -146,7 +146,7 @@ def _function(name: str, function: Function | None) -> Iterator[str]:
 # --- definitions and all places -------------------------------------------------------------------------------
 
 
-@with_room
+@on_deep_stack
 def places_of(text: str, at: int) -> tuple[Span, ...]:
     """All places of the view, table or query of WITH that is named at ``at``; where the text defines it comes first.
     Empty where it does not. Names before the columns of a query are those of aliases and not meant."""

@@ -15,7 +15,7 @@ from sqlstream.analysis.tables import type_of
 from sqlstream.arguments import literal, parameters_of
 from sqlstream.errors import Span, UnsupportedError
 from sqlstream.grammar import nodes, parse_each, parse_query, parse_script
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.grammar.trees import walk
@@ -46,13 +46,13 @@ def query_of(text: str) -> nodes.Query:
     return statements[0]
 
 
-@with_room
+@on_deep_stack
 def as_subquery(text: str, alias: str = _ALIAS) -> str:
     """``SELECT * FROM (text) AS alias``."""
     return _text(_around(query_of(text).query, alias))
 
 
-@with_room
+@on_deep_stack
 def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
     """The rows of the query that meet all conditions over its columns."""
     query = query_of(text).query
@@ -65,7 +65,7 @@ def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
     return _text(outer)
 
 
-@with_room
+@on_deep_stack
 def limited(text: str, rows: int) -> str:
     """The query with at most so many rows; a smaller LIMIT of its own stays."""
     query = query_of(text).query.copy()
@@ -82,7 +82,7 @@ def limited(text: str, rows: int) -> str:
     return _text(query.limit(min(rows, int(own.name)), copy=False))
 
 
-@with_room
+@on_deep_stack
 def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Moment | None, column: str | None) -> str:
     """The rows of the query whose time is from ``start`` on and before ``end``."""
     name = quote_name(column if column is not None else _time_column(text, workspace))
@@ -90,7 +90,7 @@ def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Mome
     return filtered(text, bounds, workspace)
 
 
-@with_room
+@on_deep_stack
 def pushed(text: str, conditions: Sequence[str], workspace: Workspace) -> Pushed:
     """The filtered query, and where its conditions are checked."""
     whole = filtered(text, conditions, workspace)

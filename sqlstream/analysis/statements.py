@@ -27,7 +27,7 @@ from sqlstream.batch.choosing import batch_instead
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
@@ -51,7 +51,7 @@ KEPT_FOR_EVER = "SS383"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-@with_room
+@on_deep_stack
 def analyzed(text: str, workspace: Workspace) -> Analysis:
     """The analysis of a text, which leaves the workspace as it is."""
     try:

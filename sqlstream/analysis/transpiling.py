@@ -17,7 +17,7 @@ from sqlstream.analysis.tables import type_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.functions.catalogue import same_in_flink
 from sqlstream.grammar import clauses_of, format_script, nodes, parse_script, span_of, table_clauses_of, to_sql
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import SqlStreamGenerator
 from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.script import tokenize
@@ -43,7 +43,7 @@ _INSTANTS = "Columns that are TIMESTAMP here are TIMESTAMP_LTZ in Flink."
 _FINISHED = "The rows are those of finished data; on streams Spark updates results otherwise."
 
 
-@with_room
+@on_deep_stack
 def transpiled(text: str, source: Dialect, target: Dialect, workspace: Workspace) -> Transpiled:
     """SqlStreamError with SS381 for each thing that means something else in ``target``."""
     for dialect in (source, target):

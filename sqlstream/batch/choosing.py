@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlstream.connectors import Source, connector, is_scanned
 from sqlstream.errors import Diagnostic, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import WITH_SAME_NAMES, Input, Resolved, Way, chosen_way, resolve, stream_gaps
@@ -199,7 +199,7 @@ def _located(diagnostic: Diagnostic, named: Input) -> Diagnostic:
     return replace(diagnostic, detail=f'In view "{named.view.name}".', source=named.view.text or None)
 
 
-@with_room
+@on_deep_stack
 def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
     """The tables of the statement, and what prevents a batch. BindError SS202 for names that nobody knows."""
     run, names = uuid4().hex[:8], dict[str, str]()
@@ -214,7 +214,7 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
     return _Examined(resolved, names, way, way.may_be_batch and not _tolerates_functions(resolved, workspace))
 
 
-@with_room
+@on_deep_stack
 def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batch:
     """The query in Spark's words. SqlStreamError for what these lack."""
     resolved, names = examined.resolved, examined.names

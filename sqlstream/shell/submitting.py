@@ -100,11 +100,11 @@ class Definitions:
         """The definitions for a statement: a view is created by its own statement; another view reads its changes, all
         else its rows."""
         creates = isinstance(statement, nodes.CreateMaterializedView)
-        for remembered in self._statements:
-            if not isinstance(remembered, _Materialized):
-                yield to_sql(remembered)
-            elif not (creates and remembered.name == getattr(statement, "name", None)):
-                yield to_sql(remembered.as_view if creates else remembered.as_table)
+        for earlier in self._statements:
+            if not isinstance(earlier, _Materialized):
+                yield to_sql(earlier)
+            elif not (creates and earlier.name == getattr(statement, "name", None)):
+                yield to_sql(earlier.as_view if creates else earlier.as_table)
 
 
 def _kept(statement: nodes.CreateMaterializedView, catalog: Catalog) -> _Materialized:

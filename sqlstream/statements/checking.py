@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.hints import without_effect as hints_without_effect
 from sqlstream.planner.functions.patterns import warnings_of
@@ -34,7 +34,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     return checked_script(text, workspace).mistakes
 
 
-@with_room
+@on_deep_stack
 def checked_script(text: str, workspace: Workspace) -> CheckedScript:
     """The statements of a script with its mistakes and warnings, in the order of the text.
 
@@ -56,13 +56,13 @@ def checked_script(text: str, workspace: Workspace) -> CheckedScript:
     return CheckedScript(statements, tuple(in_order), warnings_of_script(statements, text))
 
 
-@with_room
+@on_deep_stack
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
     """Warnings about what the statements of a script say that is probably a mistake, as far as they parse."""
     return warnings_of_script(parse_script_recovering(text)[0], text)
 
 
-@with_room
+@on_deep_stack
 def warnings_of_script(statements: Iterable[nodes.Statement], text: str) -> tuple[Diagnostic, ...]:
     """The warnings of ``script_warnings`` for a text that was parsed already."""
     return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
@@ -76,7 +76,7 @@ DIFFERENT = "SS379"
 _ZONED = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 
 
-@with_room
+@on_deep_stack
 def changes_from_flink(text: str) -> tuple[Diagnostic, ...]:
     """One warning for each thing of the statements that parse, in the order of the text."""
     statements, _ = parse_script_recovering(text)

@@ -11,13 +11,13 @@ import pytest
 
 from sqlstream.errors import BindError, ParseError
 from sqlstream.grammar import depth
-from sqlstream.grammar.depth import run_with_room, with_room
+from sqlstream.grammar.depth import on_deep_stack, run_on_deep_stack
 
 _LEVELS = 20_000
 _name = ContextVar("name", default="nobody")
 
 
-@with_room
+@on_deep_stack
 def _levels(count: int) -> int:
     return 0 if count == 0 else 1 + _levels(count - 1)
 
@@ -34,19 +34,19 @@ def nothing_is_left():
 
 
 def test_recursion_goes_on_in_a_large_stack():
-    assert run_with_room(lambda: _frames(_LEVELS)) == _LEVELS
+    assert run_on_deep_stack(lambda: _frames(_LEVELS)) == _LEVELS
     assert _levels(1000) == 1000
 
 
 def test_what_is_not_deep_runs_once_and_where_it_is_asked():
     seen = []
-    assert run_with_room(lambda: seen.append(threading.current_thread())) is None
+    assert run_on_deep_stack(lambda: seen.append(threading.current_thread())) is None
     assert seen == [threading.current_thread()]
 
 
 def test_inside_a_large_stack_there_is_no_other_one():
-    actual = run_with_room(
-        lambda: (_frames(_LEVELS), run_with_room(threading.current_thread), threading.current_thread())
+    actual = run_on_deep_stack(
+        lambda: (_frames(_LEVELS), run_on_deep_stack(threading.current_thread), threading.current_thread())
     )
     assert actual[1] is actual[2] is not threading.current_thread()
 
@@ -58,25 +58,25 @@ def test_errors_and_context_cross_the_threads():
 
     _name.set("somebody")
     with pytest.raises(BindError, match="somebody"):
-        run_with_room(wrong)
+        run_on_deep_stack(wrong)
 
 
 def test_too_deep_is_an_error_of_the_statement(monkeypatch):
     monkeypatch.setattr(depth, "_STACKS", (8 << 20,))
     with pytest.raises(ParseError, match="nested too deeply") as raised:
-        with_room(_frames)(_LEVELS)
+        on_deep_stack(_frames)(_LEVELS)
     assert raised.value.code == "SS107"
 
 
 def test_a_smaller_stack_does_where_the_system_gives_no_large_one(monkeypatch):
     monkeypatch.setattr(depth, "_STACKS", (1 << 62, 64 << 20))
-    assert run_with_room(lambda: _frames(_LEVELS)) == _LEVELS
+    assert run_on_deep_stack(lambda: _frames(_LEVELS)) == _LEVELS
 
 
 def test_several_threads_at_once():
     results: list[int] = []
     threads = [
-        threading.Thread(target=lambda: results.append(run_with_room(lambda: _frames(_LEVELS)))) for _ in range(8)
+        threading.Thread(target=lambda: results.append(run_on_deep_stack(lambda: _frames(_LEVELS)))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -87,7 +87,7 @@ def test_several_threads_at_once():
 
 _ENDS_WHILE_ANOTHER_IS_DEEP = """
 import sys, threading
-from sqlstream.grammar.depth import run_with_room
+from sqlstream.grammar.depth import run_on_deep_stack
 
 deep, ended, raised, end = (threading.Event() for _ in range(4))
 results = []
@@ -105,7 +105,7 @@ def second():
     ended.wait()
     return frames(100)
 
-one = threading.Thread(target=run_with_room, args=(first,))
+one = threading.Thread(target=run_on_deep_stack, args=(first,))
 other = threading.Thread(target=lambda: results.append({call}))
 one.start()
 raised.wait()
@@ -115,13 +115,13 @@ end.set()
 one.join()
 ended.set()
 other.join()
-run_with_room(int)
+run_on_deep_stack(int)
 print(results, sys.getrecursionlimit())
 """
 
 
 @pytest.mark.parametrize(
-    "call", ["run_with_room(lambda: frames(15_000, second))", "frames(15_000, second)"], ids=["ours", "another's"]
+    "call", ["run_on_deep_stack(lambda: frames(15_000, second))", "frames(15_000, second)"], ids=["ours", "another's"]
 )
 def test_the_limit_is_put_back_only_when_no_thread_is_deeper(call):
     """Python ends the process otherwise: "Cannot recover from stack overflow"."""
@@ -135,9 +135,11 @@ def test_a_call_that_begins_while_the_limit_is_raised_runs_in_a_large_stack():
 
     def first() -> None:
         _frames(_LEVELS)
-        other = threading.Thread(target=run_with_room, args=(lambda: names.append(threading.current_thread().name),))
+        other = threading.Thread(
+            target=run_on_deep_stack, args=(lambda: names.append(threading.current_thread().name),)
+        )
         other.start()
         other.join()
 
-    run_with_room(first)
+    run_on_deep_stack(first)
     assert names == ["sqlstream-deep"]

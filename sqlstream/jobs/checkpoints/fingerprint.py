@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import ExecutionError, repeating
-from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.jobs.checkpoints.storage import Storage, damaged
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
@@ -53,7 +53,7 @@ class FingerprintPart:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-@with_room
+@on_deep_stack
 def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[FingerprintPart, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 

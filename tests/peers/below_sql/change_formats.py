@@ -92,7 +92,7 @@ class _NoTables:
     def within(self, namespace: tuple[str, str] | None) -> _NoTables:
         return self
 
-    def remembered(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
+    def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
         return answer(self)
 
     def with_options(self, table: Table, options: object, span: object) -> Table:

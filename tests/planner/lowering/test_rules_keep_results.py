@@ -54,7 +54,7 @@ class Bids:
     def within(self, namespace: tuple[str, str] | None) -> Bids:
         return self
 
-    def remembered(self, view, settings, answer):
+    def cached_for_view(self, view, settings, answer):
         return answer(self)
 
     def with_options(self, table, options, span):

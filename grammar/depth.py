@@ -1,6 +1,6 @@
 """Room for deeply nested SQL: reading takes some twenty Python frames for each level, and later steps some ten.
 
-A function ``on_deep_stack`` runs as it is. Where Python's recursion limit stops it, it runs again in a thread of its own
+A function ``on_deep_stack`` runs as it is. Where Python's recursion limit stops it, it runs again in its own thread
 whose stack is large, so ordinary statements pay nothing, and the stack of the caller's thread is never at risk.
 Python 3.12 and 3.13 bound the depth of C calls as well, whatever the stack, so there fewer levels fit.
 """

@@ -14,7 +14,6 @@ from sqlstream.udfs.driver import Folded, GroupContext, MicroBatch, drive, unfol
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.windows import aligned, panes, row_measured
-from sqlstream.udfs.windows import row_measured as last_rows_module
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.ranges import AllRows
 from sqlstream.udfs.windows.row_measured import LastRows, RowMeasuredKernel
@@ -154,8 +153,8 @@ def test_folded_last_rows_are_those_that_are_not_folded(function, seed, monkeypa
     rows = rows_of(random, 50, 2000)
     watermark = random.choice([1500, 2500, 9000]) * SECOND if seed else END_OF_TIME
     plain = pa.concat_tables([kernel.output.empty_table(), *fired(kernel, rows, watermark)])
-    for module in (row_measured, last_rows_module):
-        monkeypatch.setattr(module, "MOST_RESULTS" if module is row_measured else "MOST_FIRINGS", FEW)
+    for most in ("MOST_RESULTS", "MOST_FIRINGS"):
+        monkeypatch.setattr(row_measured, most, FEW)
     emitted = fired(kernel, rows, watermark)
     assert any(isinstance(part, Folded) for part in emitted)
     parts = list(unfolded(kernel, emitted))

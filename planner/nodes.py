@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
@@ -107,7 +107,7 @@ class AssignTime(Unary):
     domain: TimeDomain
     table: str
     follows: str | None = None
-    sub_millisecond: bool = False
+    sub_millisecond: bool = field(default=False, kw_only=True)
 
     @property
     @cached_per_node

@@ -10,18 +10,19 @@ from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURC
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.depth import on_deep_stack
+from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, StatementSet
+from sqlstream.planner.nodes import Insert, Output, Project, StatementSet
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
-from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
+from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, UPSERT_MATERIALIZE, Settings
 from sqlstream.sinks import may_collide, refused_changes
 from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
@@ -120,7 +121,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 @on_deep_stack
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
-    collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
+    collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
     plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
@@ -141,8 +142,40 @@ def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool 
     """The plan as written, whose tables may lack what it asks of them; ``any_order``: without ORDER BY and LIMIT."""
     settings = replace(emit_settings(workspace.settings), any_order=any_order)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
-    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
-    return _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
+    plan = _with_columns_left(plan, statement, workspace.settings[PARTIAL_INSERT])
+    keeps = workspace.settings[UPSERT_MATERIALIZE] in ("auto", "force")
+    return _with_rows_left(plan, statement, settings.state_ttl_ms, keeps=keeps)
+
+
+def _with_columns_left(plan: Root, statement: Planned, setting: str) -> Root:
+    if isinstance(plan, StatementSet):
+        assert isinstance(statement, nodes.StatementSet)
+        pairs = zip(plan.inserts, statement.inserts, strict=True)
+        return replace(plan, inserts=tuple(with_columns_left(insert, written, setting) for insert, written in pairs))
+    if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
+        return with_columns_left(plan, statement, setting)
+    return plan
+
+
+def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
+    """The plan that ``upsert-materialize`` = none gives, which was the default of earlier builds."""
+    settings = workspace.settings.copy()
+    settings.set(UPSERT_MATERIALIZE, "none")
+    return plan_of(statement, replace(workspace, settings=settings))
+
+
+def keeps_rows_left(plan: Root) -> bool:
+    """True where an operator right below a table knows all rows of each PRIMARY KEY."""
+    inserts = plan.inserts if isinstance(plan, StatementSet) else (plan,)
+    below = (_below_projections(insert) for insert in inserts if isinstance(insert, Insert))
+    return any(isinstance(node, TopN) and node.newest_first and not node.order for node in below)
+
+
+def _below_projections(plan: Insert) -> Node:
+    below = plan.input
+    while isinstance(below, Project):
+        below = below.input
+    return below
 
 
 def _with_sinks(plan: Node) -> Root:
@@ -156,15 +189,15 @@ def _with_sinks(plan: Node) -> Root:
     return plan
 
 
-def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, force: bool) -> Root:
+def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, keeps: bool) -> Root:
     """The plan, in which, where this is asked for, an operator knows all rows of each PRIMARY KEY on which they may
     collide: where the last one goes, the one before it is there again. As Flink's SinkUpsertMaterializer."""
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
-        inserts = (_with_rows_left(insert, written, ttl_ms, force=force) for insert, written in pairs)
+        inserts = (_with_rows_left(insert, written, ttl_ms, keeps=keeps) for insert, written in pairs)
         return replace(plan, inserts=tuple(insert for insert in inserts if isinstance(insert, Insert)))
-    wanted = force or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
+    wanted = keeps or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
     if not wanted or not isinstance(plan, Insert) or not may_collide(plan):
         return plan
     columns = (column.name for column in plan.table.physical_columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
-from sqlstream.errors import UnsupportedError
+from sqlstream.errors import Diagnostic, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.node import Node
@@ -20,7 +22,8 @@ from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_pl
 from sqlstream.planner.rules.push_lookup_filters import comparisons
 from sqlstream.plans import Root, engine_settings_of, require_sources
 from sqlstream.results import columns_of
-from sqlstream.sinks import SideSinks, sink_of
+from sqlstream.settings import UPSERT_MATERIALIZE
+from sqlstream.sinks import COLLIDING, SideSinks, sink_of
 from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
@@ -41,6 +44,15 @@ if TYPE_CHECKING:
 
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
+
+
+def _kept_default(path: str) -> Diagnostic:
+    message = f'the state at "{path}" does not keep rows that collide on a PRIMARY KEY: the last change counts'
+    hint = (
+        f"Start in a new directory to keep them, or SET '{UPSERT_MATERIALIZE}' = 'none', the default of the version "
+        "that wrote the state."
+    )
+    return Diagnostic(COLLIDING, message, hint=hint, warning=True)
 
 
 class ControlledJob(Protocol):
@@ -167,15 +179,26 @@ class Runner:
         self.folders = Folders()
         self.jobs: list[Job] = []
 
-    def start(self, plan: Root, workspace: Workspace, sql: str, name: str | None = None) -> Job:
+    def start(
+        self,
+        plan: Root,
+        workspace: Workspace,
+        sql: str,
+        name: str | None = None,
+        former: Callable[[], Root] | None = None,
+    ) -> Job:
         """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
         ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
+        ``former``: the plan of the same statement by the defaults of earlier builds, with which a checkpoint of theirs
+        goes on.
         """
         with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
-            return self._start(plan, workspace, sql, name)
+            return self._start(plan, workspace, sql, name, former)
 
-    def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None) -> Job:
+    def _start(
+        self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Callable[[], Root] | None
+    ) -> Job:
         from sqlstream.jobs.checkpoints.own_files import Claim, claim
 
         require_sources(plan)
@@ -188,6 +211,7 @@ class Runner:
             checkpoint = self.folders.checkpoint(settings, name)
             claimed = claim(checkpoint, spark)
         try:
+            plan = plan if former is None else self._as_stored(plan, former, checkpoint, workspace)
             job = self._start_at(checkpoint, claimed, plan, workspace, sql, name)
         except BaseException:
             claimed.release()
@@ -245,6 +269,23 @@ class Runner:
         environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, anew=anew)
         require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
         return environment
+
+    def _as_stored(self, plan: Root, former: Callable[[], Root], checkpoint: str, workspace: Workspace) -> Root:
+        """The plan, or the former one where the checkpoint, or the savepoint to begin with, is that of it alone."""
+        from sqlstream.jobs import is_of_plan  # what runs jobs is loaded for the first one
+        from sqlstream.jobs.lifecycle.start import declared_states
+
+        settings = workspace.settings
+        spark = self.spark.get(settings)
+        declared = declared_states(SessionSources(self._environment(spark, settings), workspace.catalog))
+        for path in (checkpoint, settings["execution.state-recovery.path"]):
+            of_plan = None if path is None else is_of_plan(path, plan, spark, declared)
+            if of_plan is False and is_of_plan(path, before := former(), spark, declared):
+                warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
+                return before
+            if of_plan is not None:
+                return plan
+        return plan
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""

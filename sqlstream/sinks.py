@@ -201,15 +201,22 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
         detail = (
             "One of them may delete what another one has written: rows that were there before are not kept for that."
         )
-        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'force'."
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'auto'."
         yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
 
 
 def may_collide(plan: Insert) -> bool:
-    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by another key."""
-    updates = plan.changelog_mode != APPEND_ONLY
-    by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
-    return updates and by_key and not plan.upserts_by_primary_key
+    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by a key that is no part of it.
+
+    As Flink decides where a sink keeps rows (``upsert-materialize`` = auto): rows of different keys of the query have
+    different PRIMARY KEYs where these hold one of its keys.
+    """
+    if plan.changelog_mode == APPEND_ONLY or not plan.table.primary_key or RowKind.UPDATE_BEFORE in plan.takes:
+        return False
+    columns = (column.name for column in plan.table.physical_columns)
+    fields = {column: field.name for column, field in zip(columns, plan.input.schema, strict=True)}
+    written = {fields[name] for name in plan.table.primary_key}
+    return not any(key <= written for key in plan.input.upsert_keys)
 
 
 def _hint(plan: Insert, instead: str | None) -> str:

@@ -104,9 +104,7 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         return replace(metadata, precision=precision)
     sized = column.type.this in SIZED and column.type.expressions
     declared = column.type.sql("sqlstream") if sized else None
-    return Column(
-        column.name, kind, column.nullable, comment=column.comment, declared=declared, precision=precision
-    )
+    return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared, precision=precision)
 
 
 def _precision(kind: exp.DataType) -> int | None:
@@ -257,7 +255,8 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
     if watermark is not None:
         name = follows[0].name if follows else None
         finer = not in_whole_milliseconds(watermark.column, table)
-        node = AssignTime(node, watermark.column, watermark.delay_ms, TimeDomain.EVENT, table.name, name, finer)
+        delay, event = watermark.delay_ms, TimeDomain.EVENT
+        node = AssignTime(node, watermark.column, delay, event, table.name, name, sub_millisecond=finer)
     return Relation(node, names)
 
 

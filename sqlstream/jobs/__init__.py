@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
+    from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
     from sqlstream.jobs.lifecycle.job import Job, JobState
     from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
     from sqlstream.jobs.lifecycle.start import start_job
@@ -25,6 +25,7 @@ __all__ = [
     "RecordedJob",
     "Sources",
     "checkpoint_exists",
+    "is_of_plan",
     "recorded_jobs",
     "run_of",
     "start_job",
@@ -38,6 +39,7 @@ _HOMES = {
     "RecordedJob": "sqlstream.jobs.records.requests",
     "Sources": "sqlstream.jobs.lifecycle.runtime",
     "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
+    "is_of_plan": "sqlstream.jobs.checkpoints.checkpoint",
     "recorded_jobs": "sqlstream.jobs.records.requests",
     "run_of": "sqlstream.jobs.checkpoints.checkpoint",
     "start_job": "sqlstream.jobs.lifecycle.start",

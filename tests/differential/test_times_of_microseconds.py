@@ -130,7 +130,9 @@ def planned(query: str) -> PhysicalPlan:
     return physical(optimize(plan(query, TABLES)), chains=False)
 
 
-def batches(query: str, rows: Sequence[Row], cuts: Sequence[int], restarts: Random | None) -> Iterator[tuple[int, pa.Table]]:
+def batches(
+    query: str, rows: Sequence[Row], cuts: Sequence[int], restarts: Random | None
+) -> Iterator[tuple[int, pa.Table]]:
     """The results of each micro-batch with the watermark that it has; all rows are in both tables."""
     harness = PlanHarness(planned(query), groups=2, restarts=restarts)
     begin = watermark = 0

@@ -54,7 +54,8 @@ class Arrived:
 
     @property
     def held(self) -> int | None:
-        """The time that the query's watermark must not reach; END_OF_TIME where it was held before, None for neither."""
+        """The time that the query's watermark must not reach; END_OF_TIME where it was held before, None for
+        neither."""
         return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
 
     @property

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.driver import GroupContext, unfolded
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from sqlstream.udfs.state.chunked import StateSchemaError
@@ -155,7 +155,7 @@ def keys_emitted(kernel: DeduplicateKernel, store: MemoryStore, *keys: str) -> l
     (name,) = kernel.keys
     given = [{**dict.fromkeys(kernel.passed, 0), KEY_HASH: ord(key), name: key} for key in keys]
     kernel.on_rows(pa.Table.from_pylist(given, kernel.input), context)
-    return [row[name] for rows in context.emitted[True] for row in rows.to_pylist()]
+    return [key for rows in unfolded(kernel, context.emitted[True]) for key in rows.column(name).to_pylist()]
 
 
 def test_the_keys_that_came_are_stored_apart_from_the_other_columns_of_the_query():

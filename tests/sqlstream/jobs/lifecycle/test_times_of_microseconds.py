@@ -1,4 +1,4 @@
-"""Rows whose times lie between two milliseconds move the watermark of a job: none in order is late, after restarts too."""
+"""Rows with times of microseconds move the watermark of a job: none in order is late, after restarts too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def put(folder: Path, numbers: Sequence[int]) -> None:
 def run(spark: Any, folder: Path, end: str, engine: str) -> int:
     """The number of late rows."""
     tables = "".join(
-        f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/{name}');"
+        f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'json', "
+        f"'path' = '{folder}/{name}');"
         for name, columns in (("windows", "window_end TIMESTAMP, n BIGINT"), ("counted", "ts TIMESTAMP, n BIGINT"))
     )
     over = "INSERT INTO counted SELECT ts, COUNT(*) OVER (PARTITION BY k ORDER BY ts) FROM t;"

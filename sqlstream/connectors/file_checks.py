@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlstream.connectors.formats import csv_settings
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs.listed_files import require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
@@ -131,7 +131,7 @@ def wrong_schema(
     table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
 ) -> list[Diagnostic]:
     """SS524 for columns that a file does not have, SS467 for those of another type."""
-    from sqlstream.udfs.file_schema import mismatches
+    from sqlstream.udfs.listed_files import mismatches
 
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     declared = {c.name.casefold() for c in table.physical_columns}

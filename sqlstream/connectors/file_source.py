@@ -42,9 +42,8 @@ from sqlstream.connectors.formats import (
     schema_ddl,
 )
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
+from sqlstream.planner.bad_rows import BAD, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
@@ -101,8 +100,7 @@ def file_splits(environment: Environment, table: Table, values: Mapping[str, Any
     """The files of a table that ``has_file_splits``, and the shares of them that tasks read."""
     from pyspark.sql import functions as F
 
-    from sqlstream.udfs.spark.batches import numbers_of
-    from sqlstream.udfs.spark.file_checks import checked_places
+    from sqlstream.udfs.spark.batches import checked_places, numbers_of
 
     path = table.option("path") or ""
     stats = _stats(path)
@@ -132,7 +130,7 @@ def _checked(
     columns: tuple[tuple[str, DataType], ...] = (),
 ) -> DataFrame:
     """The rows, with a check of the files of each micro-batch where ``_listed_files`` says so."""
-    from sqlstream.udfs.spark.file_checks import checked
+    from sqlstream.udfs.spark.batches import checked
 
     listed = _listed_files(environment, table, values, columns)
     return rows if listed is None else checked(rows, listed)

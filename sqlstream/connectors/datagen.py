@@ -149,7 +149,7 @@ def _finished_numbers(environment: Environment, table: Table) -> DataFrame:
 def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark import cloudpickle
 
-    from sqlstream.connectors import datagen_source
+    from sqlstream.connectors.on_spark import datagen as datagen_source
 
     # The workers of a remote cluster need not have this package installed.
     cloudpickle.register_pickle_by_value(datagen_source)  # type: ignore[no-untyped-call]

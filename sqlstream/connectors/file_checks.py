@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import TextIOWrapper
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlstream.connectors.formats import csv_settings
-from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
@@ -27,7 +27,6 @@ from sqlstream.udfs.texts import is_text, json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 WRONG_HEADER = "SS525"
 MISSPELT_FIELD = "SS526"
@@ -84,26 +83,6 @@ def wrong_columns(
     return []
 
 
-def wrong_columns_through_spark(
-    spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
-) -> list[Diagnostic]:
-    """As ``wrong_columns``, for files that only Spark can read."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    path, kind = values["path"], values["format"]
-    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
-        if kind in ("parquet", "orc"):
-            return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
-        if kind == "json" or (kind == "csv" and values["csv.header"]):
-            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(_MOST_RECORDS).collect()
-            lines = [row[0] for row in rows]
-            if kind == "json":
-                return misspelt_fields(table, columns, [(path, lines)])
-            return wrong_header(table, values, columns, [(path, line) for line in _header(lines, values)])
-    return []
-
-
 # --- Parquet and ORC ------------------------------------------------------------------------------------------
 
 
@@ -119,12 +98,6 @@ def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
 
         return pq.read_schema(file)
     return None
-
-
-def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
-    from sqlstream.udfs.spark.internals import arrow_schema
-
-    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
 
 
 def wrong_schema(
@@ -318,11 +291,6 @@ def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Di
 
 WRONG_DIRECTORY = "SS532"
 
-_CONDITIONS = frozenset({
-    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
-    "CONFLICTING_DIRECTORY_STRUCTURES",
-})  # fmt: skip
-
 
 def wrong_directories(
     table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
@@ -337,21 +305,6 @@ def wrong_directories(
             if sorted(names) != sorted(partitions):
                 wanted = "/".join(f"{name}=…" for name in partitions)
                 yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
-
-
-@contextmanager
-def directory_errors(table: Table) -> Iterator[None]:
-    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        if error.getCondition() not in _CONDITIONS:
-            raise
-        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
-        wrong = _wrong(table, f"a directory of its path does not fit: {why}")
-        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None
 
 
 def _wrong(table: Table, what: str) -> Diagnostic:

@@ -29,15 +29,7 @@ from sqlstream.connectors.connector import (
     ViewTable,
 )
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
-from sqlstream.connectors.file_sink import (
-    LOG,
-    batch_writer,
-    require_intact,
-    require_logged,
-    stream_writer,
-    truncate_directory,
-)
-from sqlstream.connectors.file_source import file_splits, has_file_splits, read_files
+from sqlstream.connectors.file_sink import LOG, require_intact, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
     KIND_COLUMN,
     METADATA,
@@ -45,6 +37,7 @@ from sqlstream.connectors.file_tables import (
     check_kind_column,
     columns_in_files,
     credentials,
+    holds_rows_now,
     is_bounded,
     kind_column,
     local_path,
@@ -53,10 +46,11 @@ from sqlstream.connectors.file_tables import (
     read_columns,
     tells_kinds,
     unusable,
-    with_kinds,
 )
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
-from sqlstream.connectors.keyed_rows import ROWS, holds_rows_now, is_foreign
+from sqlstream.connectors.on_spark.file_sink import batch_writer, stream_writer
+from sqlstream.connectors.on_spark.file_source import file_splits, has_file_splits, read_files, with_kinds
+from sqlstream.connectors.on_spark.keyed_rows import ROWS, is_foreign
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import UPSERT, RowKind, Table

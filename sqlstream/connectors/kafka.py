@@ -11,33 +11,15 @@ from sqlstream.connectors.change_formats import (
     check_changes,
     has_kinds,
     metadata_of,
-    of_message,
     takes_changes,
 )
-from sqlstream.connectors.change_messages import decode_changes, encode_changes
-from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Environment, Source, StreamSink, columns_of
-from sqlstream.connectors.formats import (
-    CSV_OPTIONS,
-    JSON_OPTIONS,
-    PLANNED_FORMATS,
-    check_format,
-    decode,
-    encode,
-    encode_object,
-    quoted,
-)
-from sqlstream.connectors.message_keys import (
-    FORMAT,
-    KEY_OPTIONS,
-    check_keys,
-    key_fields,
-    only_in_keys,
-    table_of_values,
-    with_key,
-    with_key_text,
-    with_keys,
-)
-from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
+from sqlstream.connectors.message_keys import FORMAT, KEY_OPTIONS, check_keys, key_fields, only_in_keys, table_of_values
+from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
+from sqlstream.connectors.on_spark.kafka import with_key, with_key_text, with_keys
+from sqlstream.connectors.on_spark.records import decode, encode, encode_object
+from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import RowKind, Table
@@ -45,7 +27,7 @@ from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 METADATA = {
@@ -58,11 +40,6 @@ METADATA = {
     "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
 }
 _HEADERS = "headers"
-_LAST_HEADERS = (
-    "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
-)
-"""The last value of each header: a key may be repeated, and Flink uses the last one."""
-_TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
 _PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
 _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
@@ -72,32 +49,9 @@ def is_bounded(table: Table) -> bool:
     return table.option("scan.bounded.mode") is not None
 
 
-def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """The expressions of those named columns that are metadata of Kafka, by name."""
-    from pyspark.sql import functions as F
-
-    chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
-    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
-    return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
-
-
-def _metadata_sql(key: str, type_: str) -> str:
-    """Spark SQL for a METADATA column. ``timestamp-type`` is a number, or as a STRING Flink's name."""
-    if key == _HEADERS:
-        return _LAST_HEADERS
-    return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
-
-
 def header_options(table: Table) -> dict[str, str]:
     """The option by which Spark reads headers, if the table has a column of them."""
     return {"includeHeaders": "true"} if any(c.metadata_key == _HEADERS for c in table.columns) else {}
-
-
-def place_of_message() -> Column:
-    """``topic[partition]@offset``."""
-    from pyspark.sql import functions as F
-
-    return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
 def source_options(table: Table) -> dict[str, str]:
@@ -134,24 +88,6 @@ def target_options(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to write to the topic of a table, given as its values."""
     chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
-
-
-def require_jar(spark: SparkSession) -> None:
-    """ConnectorError SS509 where Spark has no Kafka data source."""
-    from pyspark.errors import AnalysisException
-
-    reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
-    try:
-        _ = reader.load().schema  # Spark Connect looks for it no earlier
-    except AnalysisException as error:
-        if "find data source: kafka" not in str(error):
-            raise
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
-        hint = (
-            f"Start spark-submit with --packages {package}, "
-            f"or connect with the option 'spark.jars.packages' = '{package}' before Spark starts."
-        )
-        raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
 
 CLIENT_OPTIONS = (

@@ -7,23 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.change_formats import change_format
-from sqlstream.connectors.formats import (
-    CSV_OPTIONS,
-    JSON_OPTIONS,
-    PLANNED_FORMATS,
-    check_format,
-    decode,
-    encode,
-    quoted,
-)
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
-from sqlstream.planner.bad_rows import BAD, ON_ERROR
+from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    pass
 
 KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
@@ -31,7 +22,6 @@ FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix
 _FORMAT = one_of("csv", "json", "raw", planned=PLANNED_FORMATS)
 _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
 _KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
-_KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
 KEY_OPTIONS = (
@@ -159,60 +149,4 @@ def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Itera
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
-    """Messages with the value and, in its format, the key of each row."""
-    from pyspark.sql import functions as F
-
-    # Two steps: columns of the key may have the names of others.
-    keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
-    made = rows.select(value.alias(_VALUE), *keys)
-    key = encode(made.drop(_VALUE), key_values(table))
-    return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
-
-
 # --- reading --------------------------------------------------------------------------------------------------
-
-
-def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """``keep`` of ``decode``, with what ``with_keys`` reads."""
-    from pyspark.sql import functions as F
-
-    return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
-
-
-def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with the named columns of the key, which are NULL for a message without a key.
-
-    A message whose key cannot be read is a bad row; BAD then holds the key.
-    """
-    from pyspark.sql import functions as F
-
-    keys, values = table_of_keys(table), key_values(table)
-    names = tuple(c.name for c in keys.columns)
-    # All other columns are in a struct, because a column of the key may have the name of another one.
-    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
-    text = F.col(_KEY_TEXT)
-    texts = rows.select(rest.alias(_REST), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
-    place = F.col(f"{_REST}.{_KEY_PLACE}")
-    read = decode(texts, _KEY_TEXT, keys, names, values, {_REST: F.col(_REST)}, place)
-    has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
-    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
-    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
-    in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
-    if BAD not in read.columns:
-        return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
-    in_key, unread = F.col(BAD), F.col(f"{BAD}.error").isNotNull()
-    if table.option(ON_ERROR) is None:  # keys that are no record are dropped: key.json.ignore-parse-errors
-        return read.where(~unread).select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
-    if in_value is None:
-        return read.select(*result, in_key)
-    bad = F.when(in_value.getField("error").isNull() & unread, in_key).otherwise(in_value)
-    return read.select(*result, bad.alias(BAD))
-
-
-def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
-    """The text of a key whose columns are all NULL."""
-    if values["format"] == "csv":
-        null = values["csv.null-literal"] or ""
-        return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))
-    return "{}" if values["format"] == "json" else None

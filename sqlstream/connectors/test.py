@@ -8,15 +8,13 @@ lookup table are rows of such Parquet files, too, in the order in which the test
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, Sink, Source, columns_of
-from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, Sink, Source
+from sqlstream.connectors.formats import schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import (
     BOOLEAN,
@@ -40,10 +38,7 @@ from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from sqlstream.udfs.spark.steps import StepFolder
+    from pyspark.sql import DataFrame
 
 
 OUTSIDE_A_TEST = "SS515"
@@ -93,47 +88,6 @@ Arrival = tuple[Sequence[Any], int, str]
 # --- the test's side ------------------------------------------------------------------------------------------
 
 
-def open_tables(directory: Path, tables: Iterable[Table]) -> None:
-    """Make ``directory`` that of a test in which these tables can be read and written."""
-    for table in tables:
-        for folder in (_inputs(directory, table), _outputs(directory, table)):
-            folder.mkdir(parents=True, exist_ok=True)
-
-
-def feed(directory: Path, table: Table, number: int, rows: Sequence[Arrival], suffix: str = "") -> None:
-    """One file with (values of the physical columns as Arrow takes them, clock in ms, kind) in arrival order.
-
-    ``suffix`` WITHDRAWN: a lookup table has these rows no longer.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = (*table.physical_columns, _CLOCK, _KIND)
-    records = (
-        (*values, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clock), kind)
-        for values, clock, kind in rows
-    )
-    arrays = [
-        pa.array(values, c.type.to_arrow()) for values, c in zip(zip(*records, strict=True), columns, strict=True)
-    ]
-    target = _inputs(directory, table) / f"{number:09d}{suffix}.parquet"
-    hidden = target.with_name(f".{target.name}")
-    pq.write_table(pa.table(arrays, names=[c.name for c in columns]), hidden)
-    # Spark sorts files by modification time: seconds that follow the numbers keep the order of quick writes.
-    os.utime(hidden, (number, number))
-    hidden.rename(target)
-
-
-def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[int, pa.Table]]:
-    """The micro-batches with rows in a sink, oldest first, that are newer than batch ``after``."""
-    import pyarrow as pa
-
-    for path in sorted(_outputs(directory, table).glob("*.arrow")):
-        if int(path.stem) > after:
-            with pa.ipc.open_file(path) as file:
-                yield int(path.stem), file.read_all()
-
-
 def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
     """The keys that a lookup table was asked for, as texts, once per request."""
     return tuple(asked(_inputs(directory, table)))
@@ -148,54 +102,6 @@ def _outputs(directory: Path, table: Table) -> Path:
 
 
 # --- the job's side -------------------------------------------------------------------------------------------
-
-
-def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
-    """The same columns of the rows of one step, anew each time that the DataFrame is computed."""
-    schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
-    return _of_step(spark, _inputs(Path(steps.path), table), schema, steps).select(*_names(table, columns))
-
-
-def ticks_of_step(spark: SparkSession, steps: StepFolder) -> DataFrame:
-    """The tick of the step, as ``ControlRows.clock`` has it."""
-    return _of_step(spark, Path(steps.path) / _TICKS, _TICK_DDL, steps)
-
-
-def tick(directory: Path, number: int, clock_ms: int) -> None:
-    """The tick of step ``number``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder = directory / _TICKS
-    folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"processing_time_ms": [clock_ms]}), folder / f"{number:09d}.parquet")
-
-
-def _of_step(spark: SparkSession, folder: Path, ddl: str, steps: StepFolder) -> DataFrame:
-    from sqlstream.udfs.spark.internals import arrow_schema
-    from sqlstream.udfs.spark.steps import RowsOfStep
-
-    schema = spark.createDataFrame([], ddl).schema
-    rows = RowsOfStep(steps, str(folder), arrow_schema(schema))
-    return spark.range(0, 1, 1, 1).mapInArrow(rows.rows, schema)
-
-
-def _names(table: Table, columns: tuple[str, ...]) -> list[str]:
-    kinds = [_KIND] if table.changelog != APPEND_ONLY else []
-    return [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK, *kinds)]
-
-
-def _keep(folder: Path, batch: DataFrame, number: int) -> None:
-    import pyarrow as pa
-
-    rows = batch.toArrow()
-    if rows.num_rows == 0:
-        return
-    target = folder / f"{number:09d}.arrow"
-    hidden = target.with_name(f".{target.name}")
-    with pa.ipc.new_file(hidden, rows.schema) as file:
-        file.write_table(rows)
-    hidden.rename(target)
 
 
 def _require_test(folder: Path, table: Table) -> None:

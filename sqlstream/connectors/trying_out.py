@@ -16,7 +16,8 @@ from sqlstream.connectors.connector import (
     StreamSink,
     TruncatableTable,
 )
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, decode, quoted
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
+from sqlstream.connectors.on_spark.records import decode
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
 from sqlstream.planner.binder.inserts import PARTITIONS_OPTION

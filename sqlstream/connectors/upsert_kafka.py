@@ -7,93 +7,32 @@ without a value deletes the row of its key. Compaction by Kafka therefore does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import BatchWriter, Environment, Source, UpsertSink
-from sqlstream.connectors.formats import (
-    check_format,
-    decode,
-    encode,
-    encode_object,
-    quoted,
-    reading,
-    schema_ddl,
-    writing,
-    wrong_keys_of_json,
-)
+from sqlstream.connectors.formats import check_format, wrong_keys_of_json
 from sqlstream.connectors.kafka import (
     BOUNDED_MODE,
     CLIENT_OPTIONS,
     METADATA,
     header_options,
     is_bounded,
-    metadata_columns,
-    place_of_message,
-    require_jar,
     start_options,
     target_options,
 )
-from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, key_values, keys_alone, spans_of_keys
+from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, spans_of_keys
+from sqlstream.connectors.on_spark.kafka import require_jar
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
-from sqlstream.planner.bad_rows import BAD
-from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.planner.catalog import UPSERT, Table
 from sqlstream.types import DataType
-from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 NEEDS_KEY = "SS666"
 
-_JSON: Mapping[str, Any] = {"format": "json", "json.timestamp-format.standard": None}
-_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 _OTHER_FORMATS = ("avro", "csv", "protobuf", "raw")
-
-
-def _keys(table: Table) -> Table:
-    """A table of the PRIMARY KEY, in the format of keys."""
-    return keys_alone(table, [(name, name) for name in table.primary_key])
-
-
-def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The columns of the table and ROW_KIND from Spark's columns of messages. A row of kind -D has only the key."""
-    from pyspark.sql import functions as F
-
-    kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
-    keep = {**metadata_columns(table, columns), ROW_KIND: kind}
-    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
-    payload = tuple(name for name in columns if name not in keep)
-    rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
-
-
-def _key_text(table: Table) -> SparkColumn:
-    """The key as a JSON object. Unreadable fields of CSV become NULL, which a PRIMARY KEY does not allow."""
-    from pyspark.sql import functions as F
-
-    text, values = F.col("key").cast("string"), key_values(table)
-    if values["format"] == "json":
-        return text
-    row = F.from_csv(text, schema_ddl(_keys(table).columns), reading(values))
-    return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
-
-
-def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
-    """A message per change, in order by key: the row, or NULL where it is deleted or replaced by the next message."""
-    from pyspark.sql import functions as F
-
-    keys = [F.col(quoted(name)) for name in table.primary_key]
-    together = rows.repartition(*keys)
-    values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}
-    row = encode_object(together.select(*(F.col(quoted(c.name)) for c in table.physical_columns)), values)
-    if ROW_KIND in rows.columns:
-        row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
-    of_key = key_values(table)
-    key = encode(together.select(*keys), values if of_key["format"] == "json" else of_key)
-    return together.select(key.alias("key"), row.alias("value"))
 
 
 def _format(key: str, doc: str, *formats: str) -> Option:

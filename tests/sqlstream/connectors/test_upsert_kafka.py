@@ -8,7 +8,7 @@ from datetime import date, datetime
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.upsert_kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.on_spark.kafka import messages_of_rows, rows_of_messages
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -116,8 +117,6 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Range(row, min(row + step, last), origin) for row in range(first, last, step)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        import numpy
-
         for row in range(partition.start, partition.end, _CHUNK):
             ids = numpy.arange(row, min(row + _CHUNK, partition.end), dtype=numpy.int64)
             if self._with_due:

@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Source, columns_of, nested_fields
 from sqlstream.connectors.datagen_values import (
     COLLECTIONS,
@@ -23,7 +24,6 @@ from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.spark.internals import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,23 +147,14 @@ def _finished_numbers(environment: Environment, table: Table) -> DataFrame:
 
 
 def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    from pyspark import cloudpickle
-
-    from sqlstream.connectors.on_spark import datagen as datagen_source
-
-    # The workers of a remote cluster need not have this package installed.
-    cloudpickle.register_pickle_by_value(datagen_source)  # type: ignore[no-untyped-call]
-    spark = environment.spark
-    make_active(spark)
-    spark.dataSource.register(datagen_source.RowNumbers)
-    values = DataGen().values(table)
-    reader = spark.readStream.format(datagen_source.RowNumbers.name()).option("rate", values["rows-per-second"])
+    """The numbers of the rows that are due, and DUE where values depend on it."""
+    options = {"rate": DataGen().values(table)["rows-per-second"]}
     count = DataGen().row_count(table)
     if count is not None:
-        reader = reader.option("rows", count)
+        options["rows"] = count
     if any(c.type.is_timestamp for c in _with_inner(columns_of(table, columns))):
-        reader = reader.option("due", "true")
-    return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
+        options[DUE] = "true"
+    return on_spark.datagen.row_numbers(environment.spark, options)
 
 
 class DataGen(Source):

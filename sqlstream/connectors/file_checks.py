@@ -33,7 +33,7 @@ MISSPELT_FIELD = "SS526"
 
 MOST_FILES = 100
 _MOST_TEXT_FILES = 4
-_MOST_RECORDS = 100
+MOST_RECORDS = 100
 _LIKENESS = 0.75  # the least ratio of difflib for two names of which one is surely the other misspelt
 
 
@@ -74,11 +74,11 @@ def wrong_columns(
             schemas = ((str(file), schema) for file in files if (schema := _schema(file, values["format"])) is not None)
             return wrong_schema(table, values["format"], columns, schemas)
         case "csv" if values["csv.header"]:
-            headers = ((str(file), line) for file in files for line in _header(_lines(file, _MOST_RECORDS), values))
+            headers = ((str(file), line) for file in files for line in header(_lines(file, MOST_RECORDS), values))
             return wrong_header(table, values, columns, headers)
         case "json":
             return misspelt_fields(
-                table, columns, [(str(f), _lines(f, _MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
+                table, columns, [(str(f), _lines(f, MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
             )
     return []
 
@@ -147,7 +147,7 @@ def wrong_header(
     return []
 
 
-def _header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+def header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     """The first line that is no comment, if any."""
     return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
 
@@ -304,10 +304,10 @@ def wrong_directories(
             names = [name.partition("=")[0] for name in file.relative_to(folders[0]).parts[:-1]]
             if sorted(names) != sorted(partitions):
                 wanted = "/".join(f"{name}=…" for name in partitions)
-                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
+                yield wrong_directory(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
 
 
-def _wrong(table: Table, what: str) -> Diagnostic:
+def wrong_directory(table: Table, what: str) -> Diagnostic:
     hint = (
         "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.connector import PATH_ERROR, Environment, SinkWriteRange
 from sqlstream.connectors.file_checks import is_hidden
 from sqlstream.connectors.file_tables import holds_rows_now, local_path, shown_path, unusable
-from sqlstream.connectors.on_spark.keyed_rows import ROWS, is_foreign
+from sqlstream.connectors.keyed_rows import ROWS, is_foreign
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
@@ -49,7 +49,7 @@ def truncate_directory(table: Table) -> None:
         raise SqlStreamError.of([unusable(table, local, error)]) from None
 
 
-def _require_directory_above(local: str, table: Table) -> None:
+def require_directory_above(local: str, table: Table) -> None:
     """SS508 where a file stands where the path wants a directory."""
     above = next(parent for parent in Path(local).absolute().parents if parent.exists())
     if not above.is_dir():

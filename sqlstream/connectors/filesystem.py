@@ -1,4 +1,4 @@
-"""``filesystem``: files as a stream (``file_source``), as a target (``file_sink``), and as a table for lookups."""
+"""``filesystem``: files as a stream, as a target (``file_sink``), and as a table for lookups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
     CHANGE_FORMATS,
     CHANGE_OPTIONS,
@@ -48,9 +49,7 @@ from sqlstream.connectors.file_tables import (
     unusable,
 )
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
-from sqlstream.connectors.on_spark.file_sink import batch_writer, stream_writer
-from sqlstream.connectors.on_spark.file_source import file_splits, has_file_splits, read_files, with_kinds
-from sqlstream.connectors.on_spark.keyed_rows import ROWS, is_foreign
+from sqlstream.connectors.keyed_rows import ROWS, is_foreign
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
@@ -65,6 +64,7 @@ from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 _MOST_WRONG = 3
 
@@ -292,14 +292,15 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.values(table)
         if kind_column(table) is None:
-            return read_files(environment, table, columns, values)
-        return with_kinds(read_files(environment, table, read_columns(table, columns), values), table, columns)
+            return on_spark.file_source.read_files(environment, table, columns, values)
+        rows = on_spark.file_source.read_files(environment, table, read_columns(table, columns), values)
+        return on_spark.file_source.with_kinds(rows, table, columns)
 
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-        return has_file_splits(environment, table, columns, self.values(table))
+        return on_spark.file_source.has_file_splits(environment, table, columns, self.values(table))
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        return file_splits(environment, table, self.values(table))
+        return on_spark.file_source.file_splits(environment, table, self.values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
         values = self.values(table)
@@ -311,10 +312,10 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return UPSERT if holds_rows_now(table) else takes_changes(table)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        return stream_writer(environment, table, rows, self.values(table))
+        return on_spark.file_sink.stream_writer(environment, table, rows, self.values(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        return batch_writer(environment, table, self.values(table))
+        return on_spark.file_sink.batch_writer(environment, table, self.values(table))
 
     def truncate(self, directory: Path, table: Table) -> None:
         truncate_directory(table)

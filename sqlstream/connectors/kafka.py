@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
     CHANGE_FORMATS,
     CHANGE_OPTIONS,
@@ -14,44 +15,25 @@ from sqlstream.connectors.change_formats import (
     takes_changes,
 )
 from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
-from sqlstream.connectors.message_keys import FORMAT, KEY_OPTIONS, check_keys, key_fields, only_in_keys, table_of_values
-from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
-from sqlstream.connectors.on_spark.kafka import with_key, with_key_text, with_keys
-from sqlstream.connectors.on_spark.records import decode, encode, encode_object
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
+from sqlstream.connectors.kafka_messages import (
+    KEY_OPTIONS,
+    METADATA,
+    check_keys,
+    header_options,
+    is_bounded,
+    start_options,
+    table_of_values,
+    target_options,
+)
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import RowKind, Table
-from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-METADATA = {
-    "topic": ("topic", DataType("STRING")),
-    "partition": ("partition", DataType("INT")),
-    "offset": ("offset", DataType("BIGINT")),
-    "timestamp": ("timestamp", DataType("TIMESTAMP")),
-    "timestamp-type": ("timestampType", DataType("INT")),
-    "key": ("key", DataType("BINARY")),
-    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
-}
-_HEADERS = "headers"
-_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
-_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
-
-
-def is_bounded(table: Table) -> bool:
-    """Whether the source ends at the offsets of the start."""
-    return table.option("scan.bounded.mode") is not None
-
-
-def header_options(table: Table) -> dict[str, str]:
-    """The option by which Spark reads headers, if the table has a column of them."""
-    return {"includeHeaders": "true"} if any(c.metadata_key == _HEADERS for c in table.columns) else {}
 
 
 def source_options(table: Table) -> dict[str, str]:
@@ -59,35 +41,8 @@ def source_options(table: Table) -> dict[str, str]:
     return start_options(Kafka().resolved_values(table)) | header_options(table)
 
 
-def start_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options for the values of a table: which topics to read, and from where."""
-    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
-    if values["topic-pattern"]:
-        topics = {"subscribePattern": values["topic-pattern"]}
-    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
-    if values["scan.startup.mode"] == "timestamp":
-        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
-    group = values.get("properties.group.id")
-    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
-
-
-def _properties(values: Mapping[str, Any]) -> dict[str, str]:
-    prefix = "properties."
-    options = {
-        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
-    }
-    options.pop("kafka.group.id", None)
-    return options
-
-
 def _target(table: Table) -> dict[str, str]:
     return target_options(Kafka().resolved_values(table))
-
-
-def target_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write to the topic of a table, given as its values."""
-    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
-    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
 
 CLIENT_OPTIONS = (
@@ -155,55 +110,27 @@ class Kafka(Source, StreamSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        require_jar(environment.spark)
-        messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
+        messages = on_spark.kafka.messages_of(environment.spark, source_options(table))
         return self.rows_of_messages(messages, table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
-        from pyspark.sql import functions as F
-
-        keep, in_key = metadata_columns(table, columns), only_in_keys(table)
-        payload = tuple(name for name in columns if name not in keep and name not in in_key)
-        if in_key:
-            keep = with_key_text(keep, place_of_message())
-        texts = messages.withColumn("value", F.col("value").cast("string"))
-        if self.values(table)["format"] == "json":  # as Flink, which takes an empty message for none
-            texts = texts.where(F.trim("value") != "")
-        read, values = decode_changes if has_kinds(table) else decode, self.values(table)
-        rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
-        if in_key:
-            return with_keys(rows, table, columns)
-        extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-        return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+        return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        require_jar(environment.spark)
+        on_spark.kafka.require_jar(environment.spark)
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         """A micro-batch that runs again sends its rows again, as with Spark's own sink."""
-        require_jar(environment.spark)
+        on_spark.kafka.require_jar(environment.spark)
         return lambda batch, _: (
             self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
         )
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
         """Messages with a value, and a key where the table names key fields."""
-        from pyspark.sql import functions as F
-
-        values = self.values(table)
-        changes = has_kinds(table)
-        apart = only_in_keys(table)
-        payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-        fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
-        names = key_fields(table)
-        if names:
-            if table.option(FORMAT) is not None:
-                return with_key(rows, fields[0], table)
-            keys = rows.select(*(F.col(quoted(name)) for name in names))
-            fields.append((encode_object if changes else encode)(keys, values).alias("key"))
-        return rows.select(*fields)
+        return on_spark.kafka.messages_of_rows(rows, table, self.values(table))
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from check_format(table_of_values(table), spans)

@@ -23,7 +23,7 @@ from sqlstream.connectors.connector import (
     folder_of_batch,
 )
 from sqlstream.connectors.formats import quoted, schema_ddl
-from sqlstream.connectors.on_spark.keyed_rows import add_version, newest
+from sqlstream.connectors.keyed_rows import add_version, newest
 from sqlstream.errors import UnsupportedError
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table

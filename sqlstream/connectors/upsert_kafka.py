@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import BatchWriter, Environment, Source, UpsertSink
 from sqlstream.connectors.formats import check_format, wrong_keys_of_json
-from sqlstream.connectors.kafka import (
-    BOUNDED_MODE,
-    CLIENT_OPTIONS,
+from sqlstream.connectors.kafka import BOUNDED_MODE, CLIENT_OPTIONS
+from sqlstream.connectors.kafka_messages import (
+    FORMATS_OF_KEYS,
     METADATA,
     header_options,
     is_bounded,
+    spans_of_keys,
     start_options,
     target_options,
 )
-from sqlstream.connectors.message_keys import FORMATS_OF_KEYS, spans_of_keys
-from sqlstream.connectors.on_spark.kafka import require_jar
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import UPSERT, Table
@@ -29,6 +29,7 @@ from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 NEEDS_KEY = "SS666"
 
@@ -74,18 +75,19 @@ class UpsertKafka(Source, UpsertSink):
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Reads the topic from its beginning, as Flink does: later messages alone are not the whole table."""
-        require_jar(environment.spark)
         values = self.resolved_values(table)
         options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
         options |= header_options(table)
-        messages = environment.spark.readStream.format("kafka").options(**options).load()
-        return rows_of_messages(messages, table, columns)
+        messages = on_spark.kafka.messages_of(environment.spark, options)
+        return on_spark.kafka.rows_of_upserts(messages, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         """A micro-batch that runs again sends its messages again; the last message of each key is then the same."""
-        require_jar(environment.spark)
+        on_spark.kafka.require_jar(environment.spark)
         options = target_options(self.resolved_values(table))
-        return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**options).save()
+        return lambda batch, _: (
+            on_spark.kafka.messages_of_upserts(batch, table).write.format("kafka").options(**options).save()
+        )
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         if not table.primary_key:
@@ -98,7 +100,7 @@ class UpsertKafka(Source, UpsertSink):
             message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
             yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
         yield from wrong_keys_of_json(table)
-        yield from check_format(_keys(table), spans_of_keys(spans))
+        yield from check_format(keys_of_upserts(table), spans_of_keys(spans))
 
     def bounded(self, table: Table) -> bool:
         return is_bounded(table)

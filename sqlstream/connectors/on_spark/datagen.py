@@ -5,15 +5,19 @@ Unlike Spark's ``rate``, it ends after ``rows`` rows, and continues after a rest
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
+from collections.abc import Mapping
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from sqlstream.spark.internals import make_active
 
 import numpy
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.datagen_values import DUE
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -30,14 +34,14 @@ _CHUNK = 100_000  # rows of an Arrow batch
 
 class RowNumbers(DataSource):
     """The data source, with the options ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end),
-    ``partitions`` and ``due`` (present: with the column DUE)."""
+    ``partitions`` and ``due`` (present: with the column ``due``)."""
 
     @classmethod
     def name(cls) -> str:
         return "sqlstream_row_numbers"
 
     def schema(self) -> str:
-        return f"id BIGINT, {DUE} BIGINT" if "due" in self.options else "id BIGINT"
+        return "id BIGINT, due BIGINT" if "due" in self.options else "id BIGINT"
 
     def streamReader(self, schema: object) -> RowNumberReader:  # noqa: N802
         end = self.options.get("rows")
@@ -58,7 +62,7 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
     so that jobs which are drained, or keep pauses, come to an end.
 
-    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: DUE of a row is then the
+    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: ``due`` of a row is then the
     same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so that
     the rows after a pause are due after it.
 
@@ -121,6 +125,16 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ids = numpy.arange(row, min(row + _CHUNK, partition.end), dtype=numpy.int64)
             if self._with_due:
                 due = partition.origin + ids // self._rate * _SECOND + ids % self._rate * _SECOND // self._rate
-                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(due)], names=["id", DUE])
+                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(due)], names=["id", "due"])
             else:
                 yield pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])
+
+
+def row_numbers(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
+    """The stream of row numbers with the options of ``RowNumbers``; the session decides how many partitions it has."""
+    # The workers of a remote cluster need not have this package installed.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    make_active(spark)
+    spark.dataSource.register(RowNumbers)
+    reader = spark.readStream.format(RowNumbers.name()).options(**options)
+    return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()

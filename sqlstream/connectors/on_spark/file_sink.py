@@ -19,11 +19,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sqlstream.connectors.change_formats import CHANGE_FORMATS, has_kinds
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, folder_of_batch
-from sqlstream.connectors.file_sink import _require_directory_above, begin_after, holds_files, newest_batch, not_empty
+from sqlstream.connectors.file_sink import begin_after, holds_files, newest_batch, not_empty, require_directory_above
 from sqlstream.connectors.file_tables import credentials, holds_rows_now, local_path, partition_columns, unusable
 from sqlstream.connectors.formats import csv_settings, quoted, writing
+from sqlstream.connectors.keyed_rows import is_foreign, replace_file
 from sqlstream.connectors.on_spark.change_messages import encode_changes
-from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
 from sqlstream.connectors.on_spark.records import json_columns
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
@@ -278,7 +278,7 @@ def _replace_batches(environment: Environment, table: Table, values: Mapping[str
     try:
         if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
             raise not_empty(table, folder)
-        _require_directory_above(local, table)
+        require_directory_above(local, table)
     except (OSError, ValueError) as error:
         raise SqlStreamError.of([unusable(table, path, error)]) from None
     return partial(replace_file, folder, table.primary_key, environment.run)
@@ -317,7 +317,7 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
     if (environment.resumed and not environment.anew) or local is None:
         return
     if not Path(local).exists():
-        _require_directory_above(local, table)
+        require_directory_above(local, table)
         return
     newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
     if newest is not None and environment.after is not None:

@@ -15,20 +15,20 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_checks import (
-    _MOST_RECORDS,
     MOST_FILES,
-    _header,
-    _wrong,
+    MOST_RECORDS,
     has_more_files,
+    header,
     misspelt_fields,
     walk,
+    wrong_directory,
     wrong_header,
     wrong_schema,
 )
@@ -161,8 +161,8 @@ def _json_rows(
     table: Table,
     columns: tuple[str, ...],
     values: Mapping[str, Any],
-    metadata: Mapping[str, Column],
-    parts: Mapping[str, Column],
+    metadata: Mapping[str, SparkColumn],
+    parts: Mapping[str, SparkColumn],
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     in_files = {c.name for c in columns_in_files(table, columns)}
@@ -178,7 +178,7 @@ def _json_rows(
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
 
-def _metadata(key: str) -> Column:
+def _metadata(key: str) -> SparkColumn:
     return F.col(f"_metadata.{METADATA[key][0]}")
 
 
@@ -240,11 +240,11 @@ def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats:
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
-def _bad(table: Table, values: Mapping[str, Any]) -> Column:
+def _bad(table: Table, values: Mapping[str, Any]) -> SparkColumn:
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
 
-def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
+def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColumn]:
     """The hidden columns that order the splits of files.
 
     Each column costs, that of names most. One is enough where no two files have the same time: times are whole
@@ -368,11 +368,11 @@ def wrong_columns_through_spark(
         if kind in ("parquet", "orc"):
             return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
         if kind == "json" or (kind == "csv" and values["csv.header"]):
-            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(_MOST_RECORDS).collect()
+            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(MOST_RECORDS).collect()
             lines = [row[0] for row in rows]
             if kind == "json":
                 return misspelt_fields(table, columns, [(path, lines)])
-            return wrong_header(table, values, columns, [(path, line) for line in _header(lines, values)])
+            return wrong_header(table, values, columns, [(path, line) for line in header(lines, values)])
     return []
 
 
@@ -395,5 +395,5 @@ def directory_errors(table: Table) -> Iterator[None]:
         if error.getCondition() not in _CONDITIONS:
             raise
         why = " ".join((error.getMessage() or "").partition("] ")[2].split())
-        wrong = _wrong(table, f"a directory of its path does not fit: {why}")
+        wrong = wrong_directory(table, f"a directory of its path does not fit: {why}")
         raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None

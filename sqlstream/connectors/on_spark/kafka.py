@@ -1,4 +1,4 @@
-"""TODO."""
+"""Messages of Kafka as rows, and rows as messages: the sources and sinks ``kafka`` and ``upsert-kafka``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.change_formats import of_message
+from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import MISSING_JAR, columns_of
 from sqlstream.connectors.formats import quoted, reading, schema_ddl, writing
-from sqlstream.connectors.kafka import _HEADERS, METADATA
-from sqlstream.connectors.message_keys import key_fields, key_values, keys_alone, name_in_key, table_of_keys
+from sqlstream.connectors.kafka_messages import (
+    FORMAT,
+    HEADERS,
+    METADATA,
+    key_fields,
+    key_values,
+    keys_of_upserts,
+    name_in_key,
+    only_in_keys,
+    table_of_values,
+)
+from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.bad_rows import BAD, ON_ERROR
@@ -25,8 +35,6 @@ _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
 )
 """The last value of each header: a key may be repeated, and Flink uses the last one."""
-
-
 _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
 
 
@@ -39,7 +47,7 @@ def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column
 
 def _metadata_sql(key: str, type_: str) -> str:
     """Spark SQL for a METADATA column. ``timestamp-type`` is a number, or as a STRING Flink's name."""
-    if key == _HEADERS:
+    if key == HEADERS:
         return _LAST_HEADERS
     return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
 
@@ -64,6 +72,54 @@ def require_jar(spark: SparkSession) -> None:
         )
         raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
+
+def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The messages that Spark's connector reads with its ``options``. ConnectorError SS509 without its jar."""
+    require_jar(spark)
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+# --- kafka ----------------------------------------------------------------------------------------------------
+
+
+def rows_of_messages(
+    messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> DataFrame:
+    """The columns of the table out of Spark's columns of messages: value, key, topic and so on.
+
+    ``values``: the options of the table.
+    """
+    keep, in_key = metadata_columns(table, columns), only_in_keys(table)
+    payload = tuple(name for name in columns if name not in keep and name not in in_key)
+    if in_key:
+        keep = with_key_text(keep, place_of_message())
+    texts = messages.withColumn("value", F.col("value").cast("string"))
+    if values["format"] == "json":  # as Flink, which takes an empty message for none
+        texts = texts.where(F.trim("value") != "")
+    read = decode_changes if has_kinds(table) else decode
+    rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+    if in_key:
+        return with_keys(rows, table, columns)
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
+    """Messages with a value, and a key where the table names key fields. ``values``: the options of the table."""
+    changes = has_kinds(table)
+    apart = only_in_keys(table)
+    payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
+    fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
+    names = key_fields(table)
+    if names:
+        if table.option(FORMAT) is not None:
+            return with_key(rows, fields[0], table)
+        keys = rows.select(*(F.col(quoted(name)) for name in names))
+        fields.append((encode_object if changes else encode)(keys, values).alias("key"))
+    return rows.select(*fields)
+
+
+# --- keys in a format of their own ----------------------------------------------------------------------------
 
 _KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
 
@@ -118,18 +174,13 @@ def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
     return "{}" if values["format"] == "json" else None
 
 
+# --- upsert-kafka ---------------------------------------------------------------------------------------------
+
 _JSON: Mapping[str, Any] = {"format": "json", "json.timestamp-format.standard": None}
-
-
 _GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
-def _keys(table: Table) -> Table:
-    """A table of the PRIMARY KEY, in the format of keys."""
-    return keys_alone(table, [(name, name) for name in table.primary_key])
-
-
-def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
     """The columns of the table and ROW_KIND from Spark's columns of messages. A row of kind -D has only the key."""
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
     keep = {**metadata_columns(table, columns), ROW_KIND: kind}
@@ -145,11 +196,11 @@ def _key_text(table: Table) -> SparkColumn:
     text, values = F.col("key").cast("string"), key_values(table)
     if values["format"] == "json":
         return text
-    row = F.from_csv(text, schema_ddl(_keys(table).columns), reading(values))
+    row = F.from_csv(text, schema_ddl(keys_of_upserts(table).columns), reading(values))
     return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
 
 
-def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
+def messages_of_upserts(rows: DataFrame, table: Table) -> DataFrame:
     """A message per change, in order by key: the row, or NULL where it is deleted or replaced by the next message."""
     keys = [F.col(quoted(name)) for name in table.primary_key]
     together = rows.repartition(*keys)

@@ -1,10 +1,13 @@
-"""Keys of Kafka's messages in a format of their own: ``key.format``, ``key.fields`` and ``value.fields-include``."""
+"""What the options of a table of Kafka say: topics, and the keys and values of messages.
+
+The options ``key.format``, ``key.fields`` and ``value.fields-include`` give keys a format of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
@@ -12,9 +15,7 @@ from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Table
-
-if TYPE_CHECKING:
-    pass
+from sqlstream.types import DataType, parse_type
 
 KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
@@ -146,7 +147,59 @@ def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Itera
             yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Rename the column.")
 
 
-# --- writing --------------------------------------------------------------------------------------------------
+# --- Spark's options and columns ------------------------------------------------------------------------------
+
+METADATA = {
+    "topic": ("topic", DataType("STRING")),
+    "partition": ("partition", DataType("INT")),
+    "offset": ("offset", DataType("BIGINT")),
+    "timestamp": ("timestamp", DataType("TIMESTAMP")),
+    "timestamp-type": ("timestampType", DataType("INT")),
+    "key": ("key", DataType("BINARY")),
+    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
+}
+HEADERS = "headers"
+_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
-# --- reading --------------------------------------------------------------------------------------------------
+def is_bounded(table: Table) -> bool:
+    """Whether the source ends at the offsets of the start."""
+    return table.option("scan.bounded.mode") is not None
+
+
+def header_options(table: Table) -> dict[str, str]:
+    """The option by which Spark reads headers, if the table has a column of them."""
+    return {"includeHeaders": "true"} if any(c.metadata_key == HEADERS for c in table.columns) else {}
+
+
+def start_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options for the values of a table: which topics to read, and from where."""
+    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
+    if values["topic-pattern"]:
+        topics = {"subscribePattern": values["topic-pattern"]}
+    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
+    if values["scan.startup.mode"] == "timestamp":
+        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
+    group = values.get("properties.group.id")
+    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
+
+
+def _properties(values: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "properties."
+    options = {
+        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
+    }
+    options.pop("kafka.group.id", None)
+    return options
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write to the topic of a table, given as its values."""
+    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
+    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
+
+
+def keys_of_upserts(table: Table) -> Table:
+    """A table of the PRIMARY KEY, in the format of keys."""
+    return keys_alone(table, [(name, name) for name in table.primary_key])

@@ -9,30 +9,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import PATH_ERROR, Environment, SinkWriteRange
+from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
 from sqlstream.connectors.file_checks import is_hidden
-from sqlstream.connectors.file_tables import holds_rows_now, local_path, shown_path, unusable
-from sqlstream.connectors.keyed_rows import ROWS, is_foreign
+from sqlstream.connectors.file_tables import local_path, shown_path, unusable
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
 
 if TYPE_CHECKING:
     pass
-
-
-def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
-    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
-    local = local_path(table.option("path") or "")
-    if not environment.resumed or environment.anew or environment.after is None or local is None:
-        return
-    try:
-        if holds_rows_now(table):
-            require_rows(table, Path(local), written)
-            return
-        require_log(table, Path(local), written, environment.after, streamed)
-    except (OSError, ValueError) as error:
-        raise SqlStreamError.of([unusable(table, local, error)]) from None
 
 
 def truncate_directory(table: Table) -> None:
@@ -93,17 +78,6 @@ def holds_files(folder: Path) -> bool:
 
 def _is_or_holds_file(path: Path) -> bool:
     return not path.is_dir() or path.is_symlink() or holds_files(path)
-
-
-def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
-    """The checks of ``require_log`` for a directory with the current rows of its table."""
-    has_written = written is not None and written.until is not None and written.since < written.until
-    if has_written and not (folder / ROWS).exists():
-        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
-        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
-        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
-    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
-        raise not_empty(table, folder)
 
 
 def require_logged(table: Table, folder: Path, batch: int) -> None:

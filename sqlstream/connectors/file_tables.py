@@ -17,6 +17,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.texts import reason_of
 
 CREDENTIALS = "SS584"
+ROWS = "rows.parquet"
+"""The file of a directory with the current rows of a table."""
 MOST_PER_TRIGGER = "source.max-files-per-trigger"
 _LONGEST_SHOWN = 100
 

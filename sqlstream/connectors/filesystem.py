@@ -30,11 +30,12 @@ from sqlstream.connectors.connector import (
     ViewTable,
 )
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
-from sqlstream.connectors.file_sink import LOG, require_intact, require_logged, truncate_directory
+from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
     KIND_COLUMN,
     METADATA,
     MOST_PER_TRIGGER,
+    ROWS,
     check_kind_column,
     columns_in_files,
     credentials,
@@ -49,7 +50,6 @@ from sqlstream.connectors.file_tables import (
     unusable,
 )
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
-from sqlstream.connectors.keyed_rows import ROWS, is_foreign
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
@@ -328,7 +328,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         local = local_path(table.option("path") or "")
         if local is None or not Path(local).is_dir():
             return False
-        current = (Path(local) / ROWS).is_file() and not is_foreign(Path(local))
+        current = (Path(local) / ROWS).is_file() and not on_spark.keyed_rows.is_foreign(Path(local))
         return current or (Path(local) / LOG).is_dir()
 
     def remove(self, table: Table) -> None:
@@ -337,7 +337,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        require_intact(environment, table, written, streamed)
+        on_spark.file_sink.require_intact(environment, table, written, streamed)
 
     def location(self, table: Table) -> str:
         path = table.option("path") or ""

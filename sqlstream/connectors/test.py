@@ -1,21 +1,14 @@
-"""``test``: tables that a ``sqlstream.testing.StreamTest`` feeds and reads.
-
-A source is a folder of Parquet files, one per micro-batch, which Spark's file stream reads in the order of their
-modification times. The hidden column ``__processing_time`` is the test's clock when the row was fed. A sink is a folder
-of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file. The answers of a
-lookup table are rows of such Parquet files, too, in the order in which the test has fed them.
-"""
+"""``test``: tables that a ``sqlstream.testing.StreamTest`` feeds and reads (``on_spark.test``)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, Sink, Source
-from sqlstream.connectors.formats import schema_ddl
-from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     BOOLEAN,
     NAME,
@@ -28,27 +21,17 @@ from sqlstream.options import (
     integer,
     one_of,
 )
-from sqlstream.paths import as_segment
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, RowKind, Table
 from sqlstream.planner.properties import changelog_text
-from sqlstream.types import STRING as STRING_TYPE
-from sqlstream.types import TIMESTAMP, DataType
-from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import LookupSource, Request
-from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
+from sqlstream.udfs.lookup.sources.fed import Behaviour, FedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-OUTSIDE_A_TEST = "SS515"
-
 TAKES = "test.takes"
-
-_TICKS = "ticks"
-_TICK_DDL = "processing_time_ms BIGINT"
-_CLOCK = Column("__processing_time", TIMESTAMP)
-_KIND = Column(ROW_KIND, STRING_TYPE)
 
 
 def _delay_ms(text: str) -> tuple[int, int]:
@@ -83,34 +66,6 @@ _WITHOUT_VALUES = ("VARIANT", "INTERVAL", "VOID")
 _LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.wait-for-rows", "test.fail")
 
 
-Arrival = tuple[Sequence[Any], int, str]
-
-# --- the test's side ------------------------------------------------------------------------------------------
-
-
-def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
-    """The keys that a lookup table was asked for, as texts, once per request."""
-    return tuple(asked(_inputs(directory, table)))
-
-
-def _inputs(directory: Path, table: Table) -> Path:
-    return directory / "inputs" / as_segment(table.name.lower())
-
-
-def _outputs(directory: Path, table: Table) -> Path:
-    return directory / "outputs" / as_segment(table.name.lower())
-
-
-# --- the job's side -------------------------------------------------------------------------------------------
-
-
-def _require_test(folder: Path, table: Table) -> None:
-    if not folder.is_dir():
-        message = f'table "{table.name}" with the connector "test" is used outside a test'
-        hint = "Run the script with sqlstream.testing.StreamTest, or choose another connector (SHOW CONNECTORS)."
-        raise ConnectorError(OUTSIDE_A_TEST, message, hint=hint)
-
-
 def _missing_delay(table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
     key, names = "test.delay-column", [c.name for c in table.physical_columns]
     name = table.option(key)
@@ -137,15 +92,10 @@ class Fed(Source, Sink, LookupTable):
     options = _OPTIONS
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        folder = _inputs(environment.directory, table)
-        _require_test(folder, table)
-        schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
-        return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
+        return on_spark.test.read(environment, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        folder = _outputs(environment.directory, table)
-        _require_test(folder, table)
-        return lambda batch, number: _keep(folder, batch, number)
+        return on_spark.test.writer(environment, table)
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         """The kinds that ``test.takes`` or ``changelog-mode`` name, else upserts by PRIMARY KEY or all changes.
@@ -172,8 +122,7 @@ class Fed(Source, Sink, LookupTable):
                 yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint="Choose another type.")
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        folder = _inputs(environment.directory, table)
-        _require_test(folder, table)
+        folder = on_spark.test.inputs_of_test(environment.directory, table)
         values = self.values(table)
         behaviour = Behaviour(
             delay_ms=values["test.delay"],

@@ -18,6 +18,7 @@ from sqlstream.connectors.kafka_messages import (
     METADATA,
     header_options,
     is_bounded,
+    keys_of_upserts,
     spans_of_keys,
     start_options,
     target_options,

@@ -14,10 +14,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlstream.connectors.on_spark import (
         change_messages,
+        datagen,
+        file_sink,
+        file_source,
+        kafka,
+        keyed_rows,
+        records,
+        rows,
+        test,
     )
 
 __all__ = [
     "change_messages",
+    "datagen",
+    "file_sink",
+    "file_source",
+    "kafka",
+    "keyed_rows",
+    "records",
+    "rows",
+    "test",
 ]
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-from collections.abc import Mapping
-from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
-from sqlstream.spark.internals import make_active
 
 import numpy
 import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from sqlstream.spark.internals import make_active
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -62,9 +61,9 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
     so that jobs which are drained, or keep pauses, come to an end.
 
-    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: ``due`` of a row is then the
-    same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so that
-    the rows after a pause are due after it.
+    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: ``due`` of a row is then
+    the same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so
+    that the rows after a pause are due after it.
 
     PySpark 4.1 does not say where a micro-batch starts: that is where the last one that it has asked for ended. Nor
     does it let a bounded run wait, so a table with an end gives all its rows in one micro-batch there.

@@ -18,14 +18,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sqlstream.connectors.change_formats import CHANGE_FORMATS, has_kinds
-from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, folder_of_batch
-from sqlstream.connectors.file_sink import begin_after, holds_files, newest_batch, not_empty, require_directory_above
-from sqlstream.connectors.file_tables import credentials, holds_rows_now, local_path, partition_columns, unusable
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.file_sink import (
+    SINK_LOG_GONE,
+    begin_after,
+    holds_files,
+    newest_batch,
+    not_empty,
+    require_directory_above,
+    require_log,
+)
+from sqlstream.connectors.file_tables import ROWS, credentials, holds_rows_now, local_path, partition_columns, unusable
 from sqlstream.connectors.formats import csv_settings, quoted, writing
-from sqlstream.connectors.keyed_rows import is_foreign, replace_file
 from sqlstream.connectors.on_spark.change_messages import encode_changes
+from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
 from sqlstream.connectors.on_spark.records import json_columns
-from sqlstream.errors import ConnectorError, SqlStreamError
+from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
@@ -329,3 +337,28 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
         return
     if not Path(local).is_dir() or holds_files(Path(local)):
         raise not_empty(table, Path(local))
+
+
+def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
+    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
+    local = local_path(table.option("path") or "")
+    if not environment.resumed or environment.anew or environment.after is None or local is None:
+        return
+    try:
+        if holds_rows_now(table):
+            require_rows(table, Path(local), written)
+            return
+        require_log(table, Path(local), written, environment.after, streamed)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
+    """The checks of ``require_log`` for a directory with the current rows of its table."""
+    has_written = written is not None and written.until is not None and written.since < written.until
+    if has_written and not (folder / ROWS).exists():
+        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
+        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
+        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
+    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+        raise not_empty(table, folder)

@@ -22,6 +22,7 @@ from sqlstream.connectors.kafka_messages import (
     keys_of_upserts,
     name_in_key,
     only_in_keys,
+    table_of_keys,
     table_of_values,
 )
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes

@@ -49,7 +49,7 @@ def read_again(
     Its field ``corrupt`` is the text if a value is wrong or the record is no object. ``nulls``: a wrong value is NULL
     and no error.
     """
-    ddl = ", ".join(f"{_quoted(c.name)} VARIANT" for c in columns)
+    ddl = ", ".join(f"{quoted(c.name)} VARIANT" for c in columns)
     raw = F.from_json(text, f"{ddl}{', ' if ddl else ''}{corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
 
     def row(values: SparkColumn) -> SparkColumn:
@@ -171,16 +171,12 @@ def _type(kind: object) -> DataType:
     return kind
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 # --- writing --------------------------------------------------------------------------------------------------
 
 
 def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
     """The column ``name`` such that ``to_json`` writes its DECIMALs, if ``plain``, without an exponent."""
-    column = F.col(_quoted(name))
+    column = F.col(quoted(name))
     return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
 
 

@@ -114,7 +114,9 @@ def test_changes_become_messages_that_read_back_as_the_same_table(topic, spark) 
     of_one = [(m.key, m.value) for m in decoded if m.key == '{"id":1}']
     assert of_one == [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":1}', '{"id":1,"v":"b"}')]
     assert [m.value for m in decoded if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
-    assert [m.value for m in messages_of_upserts(rows.drop(ROW_KIND).limit(1), topic()).collect()] == ['{"id":1,"v":"a"}']
+    assert [m.value for m in messages_of_upserts(rows.drop(ROW_KIND).limit(1), topic()).collect()] == [
+        '{"id":1,"v":"a"}'
+    ]
 
 
 @pytest.mark.spark

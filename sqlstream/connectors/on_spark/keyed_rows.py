@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from sqlstream.connectors.file_tables import ROWS
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import json_of
@@ -108,7 +109,6 @@ def _number_of(version: Path) -> int:
 # it in one step of the file system. The numbers of micro-batches are in the footer of the file, so a crash leaves the
 # file of a complete micro-batch.
 
-ROWS = "rows.parquet"
 _NEXT, _LOCK = "_next.parquet", "_lock"
 """Names that readers of directories skip."""
 

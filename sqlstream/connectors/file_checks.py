@@ -6,6 +6,7 @@ files that cannot be read.
 
 from __future__ import annotations
 
+import csv
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,18 +16,21 @@ from difflib import get_close_matches
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from sqlstream.connectors.file_tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.file_schema import mismatches
 from sqlstream.udfs.listed_files import require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WRONG_HEADER = "SS525"
 MISSPELT_FIELD = "SS526"
@@ -57,11 +61,6 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def is_hidden(name: str) -> bool:
-    """Whether readers of directories skip a file or folder of this name."""
-    return name.startswith(("_", "."))
-
-
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
@@ -87,15 +86,9 @@ def wrong_columns(
 
 
 def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
-    import pyarrow as pa
-
     with suppress(pa.ArrowException, OSError):
         if format == "orc":
-            from pyarrow import orc
-
             return orc.ORCFile(file).schema
-        import pyarrow.parquet as pq
-
         return pq.read_schema(file)
     return None
 
@@ -104,8 +97,6 @@ def wrong_schema(
     table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
 ) -> list[Diagnostic]:
     """SS524 for columns that a file does not have, SS467 for those of another type."""
-    from sqlstream.udfs.file_schema import mismatches
-
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
@@ -166,8 +157,6 @@ def _wrong_name(
 
 
 def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
-    import csv
-
     dialect = csv_settings(values)
     quote, escape = dialect["quote"] or None, dialect["escape"] if dialect["escape"] != dialect["quote"] else None
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
@@ -220,8 +209,6 @@ def _misspelt(table: Table, column: Column, field: str, file: str) -> Diagnostic
 
 def _lines(file: Path, most: int) -> list[str]:
     """The first lines of a file that are not empty, unpacked."""
-    import pyarrow as pa
-
     with (
         suppress(pa.ArrowException, OSError, UnicodeDecodeError),
         pa.input_stream(str(file), compression="detect") as raw,

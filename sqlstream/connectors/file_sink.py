@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
-from sqlstream.connectors.file_checks import is_hidden
-from sqlstream.connectors.file_tables import local_path, shown_path, unusable
+from sqlstream.connectors.file_tables import is_hidden, local_path, shown_path, unusable
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value

@@ -130,3 +130,8 @@ def holds_rows_now(table: Table) -> bool:
     one_file = not (table.option("partition-by") or "").strip()
     parquet = (table.option("format") or "").strip().lower() == "parquet"
     return bool(table.primary_key) and parquet and one_file and table.changelog == APPEND_ONLY
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers of directories skip a file or folder of this name."""
+    return name.startswith(("_", "."))

@@ -11,13 +11,13 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from sqlstream.connectors.postgres_server import EPOCHS, Connection, connected, regclass
+from sqlstream.connectors.postgres_server import EPOCHS, connected, regclass
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -25,6 +25,9 @@ from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import python_list
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.postgres_server import Connection
 
 EPOCHS_GONE = "SS569"
 

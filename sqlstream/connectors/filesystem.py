@@ -52,9 +52,9 @@ from sqlstream.connectors.file_tables import (
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
-from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request

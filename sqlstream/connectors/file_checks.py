@@ -25,11 +25,10 @@ from pyarrow import orc
 from sqlstream.connectors.file_tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
 from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.udfs.file_schema import mismatches
-from sqlstream.udfs.listed_files import require_readable, shown_name
+from sqlstream.udfs.listed_files import mismatches, require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
 
 WRONG_HEADER = "SS525"

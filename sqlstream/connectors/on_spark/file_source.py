@@ -48,18 +48,16 @@ from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, tolerates_bad_rows
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.planner.lowering.bad_rows import path_of
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
-from sqlstream.udfs.spark.batches import numbers_of
-from sqlstream.udfs.spark.file_checks import checked, checked_places
+from sqlstream.udfs.spark.batches import checked, checked_places, numbers_of
 from sqlstream.udfs.spark.internals import arrow_schema
 
 _LINE = "__line"

@@ -34,7 +34,7 @@ ASKED_FOR_BY_CLASS = {
     "TopN": {"sqlstream.plans"},
     "WindowAggregate": {"sqlstream.analysis.fingerprints"},
 }
-"""Modules that ask for one operator by its class, in place of a question to all nodes. A new operator needs no entry."""
+"""Modules that ask for one operator by its class, not all nodes by a question. A new operator needs no entry."""
 
 
 @cache

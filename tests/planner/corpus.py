@@ -168,5 +168,8 @@ def _plans(file: Path) -> Mapping[str, Node]:
                 prepare((block,), session, file.parent)
             elif block.line in title_of:
                 (statement,) = parse_script(sql_of(block, session, file.parent))
+                assert isinstance(
+                    statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateMaterializedView
+                )
                 plans[title_of[block.line]] = explained_plan(nodes.Explain(statement), session.workspace)
     return MappingProxyType(plans)

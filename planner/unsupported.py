@@ -220,6 +220,12 @@ FEATURES: dict[str, Unsupported] = {
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
     ),
+    "alias of a random value": Unsupported(
+        "SS359",
+        "columns that read the alias of a random value of a group, of an OVER or of a subquery",
+        "Compute it in a query in FROM.",
+        "Each column would have a value of its own.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

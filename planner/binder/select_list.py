@@ -68,7 +68,7 @@ def with_all_keys(select: exp.Select, scope: Scope, context: Context) -> exp.Sel
     """The SELECT with the keys of GROUP BY ALL written out: all columns without aggregates and OVER, as in Spark and
     DuckDB. Without such columns there is one group, which has a result even for no rows."""
     group = select.args.get("group")
-    if group is None or not group.args.get("all"):
+    if group is None or group.args.get("all") is not True:
         return select
     written = with_args(select, expressions=_without_stars(select.expressions, scope, context))
     keys = [

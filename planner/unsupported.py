@@ -28,7 +28,7 @@ FEATURES: dict[str, Unsupported] = {
     "join": Unsupported(
         "SS301",
         "joins of this form",
-        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
+        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE by INNER, CROSS or LEFT JOIN.",
     ),
     "temporal join": Unsupported(
         "SS302",
@@ -61,7 +61,8 @@ FEATURES: dict[str, Unsupported] = {
     "correlated subquery": Unsupported(
         "SS308",
         "subqueries that read the query around them in this way",
-        "Compare with columns of the query right around it by equalities in WHERE of the subquery, or join its tables.",
+        "Read them in the select list and in WHERE of one SELECT, with the name of their table where that is further "
+        "outside, as in t.a; or join its tables.",
     ),
     "subquery of rows": Unsupported(
         "SS308",

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.joins import join_sides, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import (
+    as_expression,
     conjunction,
     conjuncts,
     has_subquery,
@@ -31,6 +33,7 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
+from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
@@ -63,7 +66,8 @@ class Correlation:
     """What one subquery reads of the query ``around`` it, collected while the subquery is bound.
 
     ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used;
-    ``needs_keys``: its rows are joined on equalities alone. ``conditions`` are as written, except that the expressions
+    ``needs_keys``: its rows are joined on equalities alone; ``inner``: by a join that any condition may have.
+    ``conditions`` are as written, except that the expressions
     over the subquery, listed in ``selected``, are replaced by ``reference``. ``keyed``: all conditions are equalities,
     or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``default`` is the value of its
     aggregate over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
@@ -75,6 +79,7 @@ class Correlation:
     is_set: bool
     lists: bool
     needs_keys: bool = False
+    inner: bool = False
     conditions: list[exp.Expr] = field(default_factory=list)
     selected: list[exp.Expr] = field(default_factory=list)
     keyed: bool = True
@@ -146,7 +151,7 @@ class Correlation:
         if aggregates or select.args.get("distinct") is not None:
             return False
         if self.limited is None:
-            return not self.needs_keys
+            return not self.needs_keys and (self.inner or all(self._is_decided(c, inside, context) for c in loose))
         return not self.is_set and len(loose) == 1 and self._is_nearest(select, loose[0], inside, context)
 
     def _is_key(self, condition: exp.Expr, inside: Scope) -> bool:
@@ -158,6 +163,27 @@ class Correlation:
             return False
         reads = [{self._is_around(c, inside) for c in _columns(side)} for side in (plain.left, plain.right)]
         return {True} in reads and {False} in reads
+
+    def _is_decided(self, condition: exp.Expr, inside: Scope, context: Context) -> bool:
+        """Whether kernels decide a condition on pairs of rows, as joins other than INNER need it."""
+        own: dict[str, exp.Expr] = {}
+
+        def bound(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if self._is_around(node, inside):
+                return self.around.resolve(node)
+            name = self.reference(f"own_{len(own)}").name
+            own[name] = inside.resolve(node)
+            return field_of(name)
+
+        pair, types = as_expression(rewritten(condition.unnest(), bound)), types_of(inside, context)
+        fields = tuple(Field(name, types.of(value)) for name, value in own.items())
+        try:
+            pair_condition(pair, self.around.node.schema, fields, context.catalog.function)
+        except BindError:
+            return False
+        return True
 
     def _is_nearest(self, select: exp.Select, condition: exp.Expr, inside: Scope, context: Context) -> bool:
         """Whether the wanted row is the nearest one of those that the condition allows: the newest that is not after a

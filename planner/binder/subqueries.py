@@ -224,9 +224,9 @@ class Subqueries:
     def _correlation(self, around: Scope, is_set: bool, lists: bool, needs_keys: bool) -> Correlation:
         return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
 
-    def rows_of_lateral(self, query: exp.Expr, around: Scope) -> tuple[SubqueryRows, tuple[str, ...]]:
+    def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
         """The rows of a subquery behind LATERAL, and the names of its columns."""
-        return self.rows_and_names(query, self._correlation(around, False, True, False))
+        return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(
         self, query: exp.Expr, read: Correlation, *, twice: bool = False
@@ -461,7 +461,7 @@ class _Lateral:
 
     def of_rows(self, scope: Scope, on: exp.Expr | None) -> Scope:
         """The scope of a join with the rows of the subquery."""
-        rows, names = self.subqueries.rows_of_lateral(self.select, scope)
+        rows, names = self.subqueries.rows_of_lateral(self.select, scope, not self.keeps)
         # An aggregate without GROUP BY gives one row even for no rows.
         fills = rows.read.one_row and bool(rows.keys)
         kind = JoinKind.LEFT if self.keeps or fills else JoinKind.INNER

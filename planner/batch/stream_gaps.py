@@ -372,7 +372,7 @@ class _Gaps(Scopes):
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
             return
-        if is_ordered(select) and not _is_limited(select):
+        if (select.args.get("limit") or select.args.get("offset")) and not _is_limited(select):
             yield ORDER
         yield from self._subquery(select, left, queries, sorts=False)
 

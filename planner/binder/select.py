@@ -32,7 +32,6 @@ from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.respelling import without_quantifiers
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, with_processing_time
 from sqlstream.planner.binder.select_list import (
-    aggregates,
     is_aggregation,
     with_all_keys,
     with_computed_aliases,

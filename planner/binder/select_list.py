@@ -125,7 +125,9 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
         if column.bound is not None or not own or is_generator(column.expression, context):
             continue
         read = (named for later in columns[i + 1 :] for named in _outside(later.expression))
-        if not any(isinstance(n, exp.Column) and n.parts[0].name.casefold() in own and not scope.knows(n) for n in read):
+        if not any(
+            isinstance(n, exp.Column) and n.parts[0].name.casefold() in own and not scope.knows(n) for n in read
+        ):
             continue
         if not is_computed_once(column.expression):
             raise unsupported.refusal("alias of a random value", span_of(column.expression))

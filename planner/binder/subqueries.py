@@ -271,7 +271,9 @@ class Subqueries:
     def nearest_joined(self, scope: Scope, rows: SubqueryRows, kind: JoinKind, at: exp.Expr) -> Scope:
         """The rows of the query, each with the nearest row of the subquery, as an ASOF JOIN."""
         condition = conjunction([as_expression(condition) for condition in rows.read.conditions])
-        join = exp.Join(this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None)
+        join = exp.Join(
+            this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None
+        )
         mark_as(join, at)
         return asof_join(join, scope, rows.all(), self.context)
 
@@ -412,6 +414,8 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     if not isinstance(select, exp.Select) or select.args.get("with_"):
         raise unsupported.refusal("correlated subquery", span_of(lateral.this), _LATERAL_FORM)
     condition = None if is_always_true(on) else on
+    if select.args.get("limit") is None and select.args.get("offset") is None:
+        select = with_args(select, order=None)
     joined = _Lateral(join, select, side == "LEFT", subqueries)
     return joined.of_row(scope, condition) if joined.reads_one_row else joined.of_rows(scope, condition)
 
@@ -471,7 +475,9 @@ class _Lateral:
             right, conditions = rows.with_there() if fills else rows.all(), list(rows.read.conditions)
             if on is not None and kind is JoinKind.LEFT and not fills and not rows.at_most_one:
                 alias = self._names(names)
-                own = (Visible(n, f.name, self.join.this.alias or None) for n, f in zip(alias, rows.values, strict=True))
+                own = (
+                    Visible(n, f.name, self.join.this.alias or None) for n, f in zip(alias, rows.values, strict=True)
+                )
                 right, conditions, on = right.with_columns(right.node, tuple(own)), [*conditions, on], None
             joined = self.subqueries.joined(scope, right, kind, conditions, self.join)
         fields = [joined.find(rows.reference(f"value_{i}").name)[0].field for i in range(len(rows.values))]

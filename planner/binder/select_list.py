@@ -1,5 +1,4 @@
-"""What a select list says about the rest of its SELECT: whether it aggregates, the keys of GROUP BY ALL, and aliases that
-later columns read.
+"""What a select list says about its SELECT: whether it aggregates, the keys of GROUP BY ALL, aliases that it reads.
 
 As in Spark, a column of FROM has precedence over an alias, and only aliases to the left of a column are read.
 """

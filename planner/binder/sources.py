@@ -33,6 +33,7 @@ from sqlstream.planner.binder.joins import (
     is_always_true,
     stream_join,
 )
+from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -44,7 +45,7 @@ from sqlstream.planner.binder.lookups import (
 )
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, names_under, scope_of
-from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
+from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
     asof_join,

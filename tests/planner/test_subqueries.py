@@ -13,8 +13,8 @@ import pytest
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
-from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.operators.temporal_join import AsofJoin
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.rules import optimize
 from tests.planner.in_sqlite import query

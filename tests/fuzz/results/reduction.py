@@ -57,7 +57,7 @@ def _with_smaller_query(case: Case) -> Iterator[Case]:
     seen = {case.text}
     for tree in smaller_trees(parse_query(case.text)):
         try:
-            text = to_sql(tree)
+            text = to_sql(cast("exp.Expression", tree))
             parse_query(text)
         except (SqlStreamError, AssertionError, TypeError, ValueError, AttributeError, KeyError):
             continue  # a tree that is none of the language
@@ -108,7 +108,7 @@ def _inner_queries(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Subquery):
         return []
     sources = [node.args.get("from_"), *node.args.get("joins", [])]
-    return [s.this.this for s in sources if s is not None and isinstance(s.this, exp.Subquery)]
+    return [s.this.this for s in sources if s and isinstance(s.this, exp.Subquery)]
 
 
 def _to_inner(number: int) -> Change:

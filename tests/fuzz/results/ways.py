@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
+from sqlstream.query import Query
 from sqlstream.testing import StreamTest
 from tests.differential.changes import History, TableKind
 from tests.differential.comparing import Refused, Rows, merged, tables_in_the_end, without_spark
@@ -42,7 +43,8 @@ class Case:
 class Way(Protocol):
     """``name`` is shown. ``rows``: Refused, NoReference or NotHere where this way does not run the query."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def rows(self, case: Case) -> Rows: ...
 
@@ -88,7 +90,7 @@ class Finished:
             result = session.sql(case.text)
         except SqlStreamError as error:
             raise Refused(error.code, error.diagnostic.message) from error
-        assert result is not None
+        assert isinstance(result, Query)
         return merged([(kind.value, *row) for kind, row in result.changes()])
 
     def _on(self, past: History) -> Session:

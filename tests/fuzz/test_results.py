@@ -54,7 +54,7 @@ def test_jobs_and_finished_data_give_the_rows_of_duckdb(spark):
 
 def test_queries_have_every_kind():
     kinds: Counter[str] = Counter()
-    for seed in range(100):
+    for seed in range(200):
         choice = Random(seed)
         kinds.update(kinds_of(random_query(choice, random_tables(choice))))
     assert {

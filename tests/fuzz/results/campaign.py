@@ -172,6 +172,7 @@ class Campaign:
         if any(words in case.text for words in ACCEPTED):
             self.others["accepted difference"] += 1
             return
+        self.tell(f"# {oracle.name}, round {number}, to be reduced: {difference}\n{case.text}")
         kind = difference.partition(":")[0] if "fails" in difference or "refuses" in difference else None
         last = difference
 

@@ -98,8 +98,7 @@ def _changes(node: exp.Expr) -> Iterator[Change]:
     if isinstance(node, exp.Select) and node.args.get("limit") is not None:
         yield _unlimited
     if isinstance(node, exp.Condition) and not isinstance(node, exp.Column | exp.Literal | exp.Query):
-        children = [child for child in node.iter_expressions() if isinstance(child, exp.Condition)]
-        yield from (_to_child(i) for i in range(len(children)))
+        yield from (_to_child(i) for i in range(len(_operands(node))))
 
 
 def _inner_queries(node: exp.Expr) -> list[exp.Expr]:
@@ -175,11 +174,15 @@ def _unlimited(node: exp.Expr) -> None:
 
 def _to_child(number: int) -> Change:
     def change(node: exp.Expr) -> exp.Expr | None:
-        children = [child for child in node.iter_expressions() if isinstance(child, exp.Condition)]
-        node.replace(children[number])
+        node.replace(_operands(node)[number])
         return None
 
     return change
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    children: list[exp.Expr] = [*node.iter_expressions()]
+    return [child for child in children if isinstance(child, exp.Condition)]
 
 
 def differs_by_design(tree: exp.Expr) -> bool:

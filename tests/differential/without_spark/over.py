@@ -11,8 +11,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.groups import split_call
 from sqlstream.planner.nodes import Correlate
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
-from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, UpdatingOver
 from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame

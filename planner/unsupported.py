@@ -220,6 +220,11 @@ FEATURES: dict[str, Unsupported] = {
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
     ),
+    "aggregate limit": Unsupported(
+        "SS399",
+        "limits among the arguments of an aggregate",
+        "Write SLICE(ARRAY_AGG(x ORDER BY y), 1, n) for the first n values.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

@@ -18,8 +18,9 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
+from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.calls import expanded
+from sqlstream.planner.binder.calls import check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
 from sqlstream.planner.binder.respelling import respelled, spelled_out
@@ -236,10 +237,10 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns).of(query)
+    plain = _Respelling(context, keys, columns).of(with_orders_behind(query))
     spelled = respelled(plain, Types(_certain(plain, columns)), context)
     context.stop_if_wrong()
-    return spelled
+    return in_words_of_spark(spelled)
 
 
 def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
@@ -276,6 +277,9 @@ class _Respelling:
             case exp.Placeholder() | exp.SessionParameter():
                 self._context.refuse("parameter", node)
                 return exp.Null()
+            case exp.Limit(parent=exp.Func()):
+                self._context.refuse("aggregate limit", node)
+                return exp.Null()
             case exp.Join():
                 return self._join(node)
             case exp.From(this=exp.Unnest() as source):
@@ -299,6 +303,7 @@ class _Respelling:
 
     def _aggregate(self, call: exp.Expr) -> exp.Expr:
         """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
+        check_aggregate_order(call, self._context)
         plain = _plain(call)
         copy = with_children_changed(plain, self.of)
         wrappers: list[exp.Expr] = []

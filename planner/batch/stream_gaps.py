@@ -21,7 +21,7 @@ from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outsi
 from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
+from sqlstream.planner.binder.respelling import spelled_out
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
 from sqlstream.planner.fields import Field
@@ -226,7 +226,7 @@ class _Gaps(Scopes):
     def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
         """Whether a function is not executed over a frame."""
         if aggregate_name(call, self._catalog) is not None:
-            return called in COLLECTING
+            return False
         return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
             called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
         )

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import NO_ORDER, UNORDERED
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
@@ -184,9 +185,6 @@ def _order_field(
 # --- ROW_NUMBER, RANK and DENSE_RANK --------------------------------------------------------------------------
 
 NO_NUMBER = "SS640"
-NO_ORDER = "SS641"
-
-_UNORDERED = ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")
 
 
 @dataclass(frozen=True)
@@ -243,7 +241,7 @@ class Ranked(Unary):
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
     """BindError SS641 for columns of types that cannot be ordered."""
     types = {f.name: f.type for f in node.schema}
-    wrong = next((types[key.name] for key in order if types[key.name].name in _UNORDERED), None)
+    wrong = next((types[key.name] for key in order if types[key.name].name in UNORDERED), None)
     if wrong is not None:
         hint = "Order by a number, a text or a time, such as an element of it."
         raise bind_error(NO_ORDER, f"ORDER BY takes no values of type {wrong.name}", at, hint)

@@ -26,7 +26,7 @@ from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, 
 from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
+from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, folded, has_subquery, rewritten
 from sqlstream.planner.fields import Item, UniqueNames
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
@@ -135,7 +135,10 @@ class _Binding:
         """A copy of the expression that reads the results of its OVER calls as columns."""
 
         def value(node: exp.Expr) -> exp.Expr:
-            return exp.column(self._field(node)) if isinstance(node, exp.Window) else node
+            if not isinstance(node, exp.Window):
+                return node
+            name = aggregate_name(node.this, self._context.catalog)
+            return self._collected(node) if name in COLLECTING else exp.column(self._field(node))
 
         return expression.copy().transform(value)
 
@@ -190,6 +193,23 @@ class _Binding:
         calls[call] = name
         return name
 
+    def _collected(self, window: exp.Window) -> exp.Expr:
+        """JSON_ARRAYAGG and its kin: what they compute of the values that other aggregates list."""
+        order, frame = self._order_and_frame(window)
+        bound = bind(window.this, self._scope, self._context, ClauseContext("OVER", aggregates=True))
+        types = types_of(self._scope, self._context)
+
+        def listed(node: exp.Expr) -> exp.Expr:
+            if aggregate_name(node, self._context.catalog) is None:
+                return node
+            name = self._names.unique("over")
+            self._fields.append(name)
+            call = OverCall(Item(name, as_expression(node), types.of(node), types.nullable(node)), frame or _DEFAULT)
+            self._calls.setdefault(order, {})[call] = name
+            return exp.column(name)
+
+        return rewritten(bound, listed)
+
     def _ranked(self, window: exp.Window, called: str) -> str:
         """The field of a row number, which a condition above may bound. Equal calls share one field."""
         spec = self._spec(window)
@@ -223,9 +243,6 @@ class _Binding:
     ) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
-            if called in COLLECTING:
-                detail = f"{called.upper()} is made of all rows of a group: use it with GROUP BY."
-                raise unsupported.refusal("over function", span_of(call), detail)
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
             check_aggregate_types(bound, self._scope.node.schema, self._context)
             frame = frame or _DEFAULT

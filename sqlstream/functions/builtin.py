@@ -133,11 +133,13 @@ class Aggregate(Builtin):
     ``columns``: how many columns its kernel reads as arguments; None for any number.
     ``idempotent``: of equal values one is enough, so DISTINCT changes nothing.
     ``shows_arrival``: its result may show in which order rows arrived.
+    ``orderable``: it takes rows in the order of ORDER BY among its arguments, or of WITHIN GROUP.
     """
 
     columns: int | None = 1
     idempotent: bool = False
     shows_arrival: bool = False
+    orderable: bool = False
 
 
 scalar = partial(Builtin, BuiltinKind.SCALAR)

@@ -51,7 +51,7 @@ FEATURES: dict[str, Unsupported] = {
     "over function": Unsupported(
         "SS304",
         "these functions over a frame",
-        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
+        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE.",
     ),
     "subquery": Unsupported(
         "SS308",

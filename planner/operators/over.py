@@ -20,18 +20,42 @@ from sqlstream.udfs.over.frames import Frame
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
 SHIFTS = frozenset({"lag", "lead"})
 NTH = "nth_value"
+PLACES = frozenset({"ntile", "percent_rank", "cume_dist"})
+"""Functions of the place of a row among all rows of its key, which are final only when the key has all of these."""
+
+_POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 
 @dataclass(frozen=True)
 class OverCall:
     """A function over a frame, whose offsets are milliseconds where it is one of RANGE over times.
 
-    Calls of NUMBERS and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names; all others are
-    aggregates.
+    Calls of NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names, in
+    ``exp.IgnoreNulls`` where rows without a value are not counted; all others are aggregates.
     """
 
     item: Item
     frame: Frame | None
+
+    @property
+    def positional(self) -> exp.Anonymous | None:
+        """The call of one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
+        call = self.item.expression
+        inner = call.this if isinstance(call, exp.IgnoreNulls) else call
+        return inner if isinstance(inner, exp.Anonymous) and inner.name in _POSITIONAL else None
+
+    @property
+    def ignores_nulls(self) -> bool:
+        """True where a positional call does not count rows without a value."""
+        return isinstance(self.item.expression, exp.IgnoreNulls) and self.positional is not None
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
+
+    field: str
+    after_ms: int
 
 
 @dataclass(frozen=True)
@@ -234,11 +258,11 @@ def _bound(offset: int, counts: bool) -> str:
 
 def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
-    expression = call.item.expression
-    if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+    positional = call.positional
+    if positional is None:
         yield from values_read_by(call.item)
-    else:
-        yield from (*expression.expressions[:1], *expression.expressions[2:])
+    elif positional.name not in PLACES:  # the argument of NTILE is a constant
+        yield from (*positional.expressions[:1], *positional.expressions[2:])
 
 
 def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:

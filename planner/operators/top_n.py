@@ -13,20 +13,12 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, field_of, keys_fact
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
-from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
+from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"
 INT = DataType("INT")
-
-
-@dataclass(frozen=True)
-class Closing:
-    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
-
-    field: str
-    after_ms: int
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
+from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.physical.steps import Operator as Step
@@ -39,7 +39,7 @@ from sqlstream.udfs.match.definitions import Aggregated as AggregatedMeasure
 from sqlstream.udfs.match.definitions import Classifier, Current, Definition, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.match.kernel import MatchKernel
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
+from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Place, Placed, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.over.updating import UpdatingOverKernel
@@ -96,27 +96,32 @@ def _field_of(own: str) -> Column:
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
     """The calls as the kernel knows them; adds the columns that they read. ``in_time``: distances are milliseconds."""
     for number, call in enumerate(calls):
-        name, expression = result_name(number), call.item.expression
+        name, positional = result_name(number), call.positional
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
-        if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+        if positional is None:
             split_call = split(replace(call.item, name=name), inputs.below, inputs.context)
             names = {read: inputs.value(value, read) for read, value in split_call.columns}
             yield Aggregated(split_call.call.over(names), frame)
-        elif expression.name in NUMBERS:
-            yield Numbered(name, Number(expression.name), pa.int32())
+        elif positional.name in NUMBERS:
+            yield Numbered(name, Number(positional.name), pa.int32())
+        elif positional.name in PLACES:
+            buckets = int(positional.expressions[0].name) if positional.expressions else 1
+            yield Placed(name, Place(positional.name), buckets)
         else:
-            yield _of_another_row(name, expression, frame, inputs)
+            yield _of_another_row(name, positional, frame, inputs, ignore_nulls=call.ignores_nulls)
 
 
-def _of_another_row(name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs) -> OverFunction:
+def _of_another_row(
+    name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs, *, ignore_nulls: bool
+) -> OverFunction:
     value, *rest = call.expressions
     argument = inputs.value(value, f"{name}_value")
     kind = kernel_schema(inputs.below.select(F.expr(inputs.texts[argument]).alias(argument))).field(argument).type
     count = int(rest[0].name) if rest else 1
     if call.name == NTH:
-        return Nth(name, argument, count, frame, kind)
+        return Nth(name, argument, count, frame, kind, ignore_nulls)
     default = inputs.value(rest[1], f"{name}_default") if len(rest) > 1 else None
-    return Shifted(name, argument, -count if call.name == "lag" else count, kind, default)
+    return Shifted(name, argument, -count if call.name == "lag" else count, kind, default, ignore_nulls)
 
 
 def _in_microseconds(call: OverCall) -> Frame:

@@ -5,54 +5,60 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.change_messages import decode_changes
 from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_checks import (
     MOST_FILES,
-    directory_errors,
+    MOST_RECORDS,
     has_more_files,
+    header,
+    misspelt_fields,
     walk,
-    wrong_columns_through_spark,
+    wrong_directory,
+    wrong_header,
+    wrong_schema,
 )
 from sqlstream.connectors.file_tables import (
     METADATA,
     MOST_PER_TRIGGER,
     columns_in_files,
     is_bounded,
+    kind_column,
     local_path,
     matching_paths,
     partition_columns,
     tells_kinds,
     unusable,
 )
-from sqlstream.connectors.formats import (
-    CORRUPT,
-    bad_column,
-    decode,
-    parsed_schema,
-    parsing,
-    quoted,
-    schema_ddl,
-)
-from sqlstream.errors import SqlStreamError
-from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
-from sqlstream.planner.catalog import Table
-from sqlstream.planner.missing_columns import missing_are_null
+from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
+from sqlstream.connectors.on_spark.change_messages import decode_changes
+from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
+from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.catalog import Column, RowKind, Table
+from sqlstream.planner.lowering.bad_rows import path_of
+from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from sqlstream.udfs.spark.batches import checked, checked_places, numbers_of
+from sqlstream.udfs.spark.internals import arrow_schema
 
 _LINE = "__line"
 _TASK = "__task"
@@ -64,8 +70,6 @@ def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
     """The rows of all files, as ``Source.read`` wants them. ``values``: the options of the table."""
-    from pyspark.sql import functions as F
-
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
@@ -99,11 +103,6 @@ def has_file_splits(
 
 def file_splits(environment: Environment, table: Table, values: Mapping[str, Any]) -> DataFrame:
     """The files of a table that ``has_file_splits``, and the shares of them that tasks read."""
-    from pyspark.sql import functions as F
-
-    from sqlstream.udfs.spark.batches import numbers_of
-    from sqlstream.udfs.spark.file_checks import checked_places
-
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
@@ -132,8 +131,6 @@ def _checked(
     columns: tuple[tuple[str, DataType], ...] = (),
 ) -> DataFrame:
     """The rows, with a check of the files of each micro-batch where ``_listed_files`` says so."""
-    from sqlstream.udfs.spark.file_checks import checked
-
     listed = _listed_files(environment, table, values, columns)
     return rows if listed is None else checked(rows, listed)
 
@@ -144,8 +141,6 @@ def _listed_files(
     """The files to check in each micro-batch (``udfs.spark.file_checks``); None where tasks do not see the files that
     this process sees: in other file systems, and through Spark Connect.
     """
-    from sqlstream.spark.running import is_connect
-
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or is_connect(environment.spark):
         return None
@@ -164,12 +159,10 @@ def _json_rows(
     table: Table,
     columns: tuple[str, ...],
     values: Mapping[str, Any],
-    metadata: Mapping[str, Column],
-    parts: Mapping[str, Column],
+    metadata: Mapping[str, SparkColumn],
+    parts: Mapping[str, SparkColumn],
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
-    from pyspark.sql import functions as F
-
     in_files = {c.name for c in columns_in_files(table, columns)}
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
@@ -183,9 +176,7 @@ def _json_rows(
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
 
-def _metadata(key: str) -> Column:
-    from pyspark.sql import functions as F
-
+def _metadata(key: str) -> SparkColumn:
     return F.col(f"_metadata.{METADATA[key][0]}")
 
 
@@ -229,10 +220,6 @@ def _files(
 
 def _each_once(files: DataFrame, path: str) -> DataFrame:
     """The files but for those that links lead to a second time: a link to its own directory repeats them 41 times."""
-    from pyspark.sql import functions as F
-
-    from sqlstream.planner.lowering.bad_rows import path_of
-
     local = local_path(path)
     links = walk(matching_paths(local)).links if local is not None else []
     if not links:
@@ -251,20 +238,16 @@ def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats:
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
-def _bad(table: Table, values: Mapping[str, Any]) -> Column:
-    from pyspark.sql import functions as F
-
+def _bad(table: Table, values: Mapping[str, Any]) -> SparkColumn:
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
 
-def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
+def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColumn]:
     """The hidden columns that order the splits of files.
 
     Each column costs, that of names most. One is enough where no two files have the same time: times are whole
     milliseconds, which leaves three digits for the position of a split in its file.
     """
-    from pyspark.sql import functions as F
-
     time, name, start = PARTS
     stats = _stats(path)
     named = _share_times(stats, bounded)
@@ -342,3 +325,73 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
     return options
+
+
+_WORDS = {
+    RowKind.INSERT: ("+I", "I", "INSERT"),
+    RowKind.UPDATE_BEFORE: ("-U", "UB", "UPDATE_BEFORE"),
+    RowKind.UPDATE_AFTER: ("+U", "U", "UA", "UPDATE", "UPDATE_AFTER"),
+    RowKind.DELETE: ("-D", "D", "DELETE"),
+}
+
+
+def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The rows with ROW_KIND. The job fails with SS402 at a kind that the table does not declare.
+
+    If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
+    """
+    name = kind_column(table)
+    assert name is not None
+    rows = rows.withColumn(ROW_KIND, _kind(F.col(quoted(name)), table, name))
+    return rows.withColumn(name, F.lit(None).cast("STRING")) if name in columns else rows.drop(name)
+
+
+def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
+    word, kinds = F.upper(F.trim(text)), sorted(table.changelog, key=list(RowKind).index)
+    listed = ", ".join(kind.value for kind in kinds)
+    start = F.lit(f'{BAD_ROW}: column "{name}" of table "{table.name}" tells the kind "')
+    message = F.concat(start, F.coalesce(shown(text), F.lit("NULL")), F.lit(f'" of a row, which is none of {listed}'))
+    kind = F.raise_error(message).cast("STRING")
+    for declared in kinds:
+        kind = F.when(word.isin(*_WORDS[declared]), F.lit(declared.value)).otherwise(kind)
+    return kind
+
+
+def wrong_columns_through_spark(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
+) -> list[Diagnostic]:
+    """As ``wrong_columns``, for files that only Spark can read."""
+    path, kind = values["path"], values["format"]
+    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
+        if kind in ("parquet", "orc"):
+            return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
+        if kind == "json" or (kind == "csv" and values["csv.header"]):
+            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(MOST_RECORDS).collect()
+            lines = [row[0] for row in rows]
+            if kind == "json":
+                return misspelt_fields(table, columns, [(path, lines)])
+            return wrong_header(table, values, columns, [(path, line) for line in header(lines, values)])
+    return []
+
+
+def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
+    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
+
+
+_CONDITIONS = frozenset({
+    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
+    "CONFLICTING_DIRECTORY_STRUCTURES",
+})  # fmt: skip
+
+
+@contextmanager
+def directory_errors(table: Table) -> Iterator[None]:
+    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() not in _CONDITIONS:
+            raise
+        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
+        wrong = wrong_directory(table, f"a directory of its path does not fit: {why}")
+        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None

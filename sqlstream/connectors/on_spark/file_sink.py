@@ -6,18 +6,38 @@ The sink refuses them with SS527, at any depth of nested values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from dataclasses import dataclass
+from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from sqlstream.connectors.change_formats import CHANGE_FORMATS
-from sqlstream.connectors.formats import csv_settings, quoted
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sqlstream.connectors.change_formats import CHANGE_FORMATS, has_kinds
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.file_sink import (
+    SINK_LOG_GONE,
+    begin_after,
+    holds_files,
+    newest_batch,
+    not_empty,
+    require_directory_above,
+    require_log,
+)
+from sqlstream.connectors.file_tables import ROWS, credentials, holds_rows_now, local_path, partition_columns, unusable
+from sqlstream.connectors.formats import csv_settings, quoted, writing
+from sqlstream.connectors.on_spark.change_messages import encode_changes
+from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
+from sqlstream.connectors.on_spark.records import json_columns
+from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.secrets import shown_value
+from sqlstream.spark.running import shares_files
 from sqlstream.types import DataType
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
 UNREPRESENTABLE = "SS527"
 _SHOWN = 60
@@ -34,8 +54,6 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
     ``values``: the options of the table; ``partitions``: the columns that are names of directories.
     """
-    from pyspark.sql import functions as F
-
     wrong, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
     return rows.select(
         *(
@@ -47,8 +65,6 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
     """The possible faults in the values of each column."""
-    from pyspark.sql import functions as F
-
     of_files = _FORMATS.get(values["format"], _nothing)
     faults_by_column = {
         c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)
@@ -61,8 +77,6 @@ def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = 
 
 
 def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapping[str, Any]) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     value = F.col(quoted(column.name))
     text = value if column.type.name == "STRING" else F.to_json(F.struct(value.alias("value")))
     shown = F.left(F.replace(F.replace(text, F.lit("\n"), F.lit("\\n")), F.lit("\r"), F.lit("\\r")), F.lit(_SHOWN))
@@ -95,7 +109,6 @@ Find = Callable[[DataType, "SparkColumn", Mapping[str, Any]], "Iterator[Fault]"]
 
 def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find: Find) -> list[Fault]:
     """The faults that ``find`` reports for the value and for all values inside it, to any depth."""
-    from pyspark.sql import functions as F
 
     def in_list(elements: SparkColumn, member: object) -> Iterator[Fault]:
         assert isinstance(member, DataType)
@@ -126,8 +139,6 @@ def _nothing(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> I
 
 
 def _in_csv(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
-    from pyspark.sql import functions as F
-
     if kind.name != "STRING":
         return
     yield from _no_utf8(value)
@@ -154,8 +165,6 @@ def _in_text(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> I
 
 def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
     """ORC in Java uses the Julian calendar before 1582-10-15, and rounds the last second before 1970 up."""
-    from pyspark.sql import functions as F
-
     if kind.name == "DATE" or kind.is_timestamp:
         day = value.cast("DATE")
         skipped = (day > F.lit("1582-10-04").cast("DATE")) & (day < F.lit("1582-10-15").cast("DATE"))
@@ -166,8 +175,6 @@ def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> It
 
 
 def _before_1970(kind: DataType) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     return F.lit("1969-12-31 23:59:59.999999").cast(kind.ddl())
 
 
@@ -185,8 +192,6 @@ def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any
 
 
 def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
-    from pyspark.sql import functions as F
-
     yield ~F.is_valid_utf8(value), "is no UTF-8"
 
 
@@ -206,8 +211,6 @@ _FORMATS: Mapping[str, Find] = {
 
 def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[Fault]:
     """Faults of the line that a row of ``columns`` becomes, reported for the first of them."""
-    from pyspark.sql import functions as F
-
     first = F.col(quoted(columns[0].name))
     if columns[0].type.name == "STRING":
         yield first.startswith(_BYTE_ORDER_MARK), "begins with a byte order mark"
@@ -219,8 +222,6 @@ def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[
 
 def _is_blank(column: Column, values: Mapping[str, Any]) -> SparkColumn:
     """Whether the field is written as nothing, or as characters that Java takes for spaces."""
-    from pyspark.sql import functions as F
-
     value, null = F.col(quoted(column.name)), values["csv.null-literal"] or ""
     is_null = value.isNull() if not _visible(null) else F.lit(False)
     return (
@@ -230,3 +231,134 @@ def _is_blank(column: Column, values: Mapping[str, Any]) -> SparkColumn:
 
 def _visible(text: str) -> bool:
     return any(character > " " for character in text)
+
+
+_LINE = "__line"
+
+
+@dataclass(frozen=True)
+class _Target:
+    path: str
+    format: str
+    options: Mapping[str, str]
+    partitions: list[str]
+
+
+def stream_writer(
+    environment: Environment, table: Table, rows: DataFrame, values: Mapping[str, Any]
+) -> DataStreamWriter:
+    """Spark's file sink, whose log in the directory says which files count. ``values``: the options of the table."""
+    if holds_rows_now(table):
+        return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
+    target = _target(environment, table, values)
+    local = local_path(target.path)
+    if environment.after is not None and local is not None:
+        begin_after(Path(local), environment.after)
+    rows = _as_written(rows, table, values, target)
+    writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
+    return writer.partitionBy(*target.partitions) if target.partitions else writer
+
+
+def batch_writer(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
+    """Writes each micro-batch into a folder of its own, or into the file of current rows."""
+    if holds_rows_now(table):
+        return _replace_batches(environment, table, values)
+    target = _target(environment, table, values)
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        rows = _as_written(batch, table, values, target)
+        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
+        writer = writer.partitionBy(*target.partitions) if target.partitions else writer
+        writer.save(folder_of_batch(target.path, number))
+
+    return write_batch
+
+
+def _replace_batches(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
+    path = values["path"]
+    local = local_path(path)
+    if local is None or not shares_files(environment.spark):
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
+        detail = "Files of another system cannot be put into the place of each other by one step."
+        hint = "Give a local path, leave out PRIMARY KEY, or write into a database."
+        raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+    folder = Path(local)
+    try:
+        if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+            raise not_empty(table, folder)
+        require_directory_above(local, table)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, path, error)]) from None
+    return partial(replace_file, folder, table.primary_key, environment.run)
+
+
+def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target: _Target) -> DataFrame:
+    """The input of Spark's writer: rows, or the text of each change."""
+    checked = refusing(rows, table, values, target.partitions)
+    if target.format == "json":
+        return checked.select(*json_columns(checked, values))
+    if not has_kinds(table):
+        return checked
+    changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
+    text = encode_changes(changes, values).alias(_LINE)
+    return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
+
+
+def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
+    if wrong := tuple(credentials(table, {})):
+        raise SqlStreamError.of(wrong)
+    try:
+        _refuse_foreign_files(environment, table, values["path"])
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, values["path"], error)]) from None
+    options = writing(values)
+    if values["format"] == "csv":
+        options["header"] = str(values["csv.header"]).lower()
+    if has_kinds(table):
+        return _Target(values["path"], "text", {}, partition_columns(table))
+    return _Target(values["path"], values["format"], options, partition_columns(table))
+
+
+def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
+    """SS508 for a directory with files of another job: Spark's file sink skips the batches that are in its log."""
+    local = local_path(path)
+    if (environment.resumed and not environment.anew) or local is None:
+        return
+    if not Path(local).exists():
+        require_directory_above(local, table)
+        return
+    newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
+    if newest is not None and environment.after is not None:
+        if newest > environment.after:
+            message = f'path "{local}" of table "{table.name}" holds the micro-batch {newest}'
+            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
+            hint = "Write to another directory, which then has what comes after the savepoint."
+            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+        return
+    if not Path(local).is_dir() or holds_files(Path(local)):
+        raise not_empty(table, Path(local))
+
+
+def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
+    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
+    local = local_path(table.option("path") or "")
+    if not environment.resumed or environment.anew or environment.after is None or local is None:
+        return
+    try:
+        if holds_rows_now(table):
+            require_rows(table, Path(local), written)
+            return
+        require_log(table, Path(local), written, environment.after, streamed)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
+    """The checks of ``require_log`` for a directory with the current rows of its table."""
+    has_written = written is not None and written.until is not None and written.since < written.until
+    if has_written and not (folder / ROWS).exists():
+        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
+        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
+        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
+    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+        raise not_empty(table, folder)

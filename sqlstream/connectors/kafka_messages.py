@@ -1,29 +1,21 @@
-"""Keys of Kafka's messages in a format of their own: ``key.format``, ``key.fields`` and ``value.fields-include``."""
+"""What the options of a table of Kafka say: topics, and the keys and values of messages.
+
+The options ``key.format``, ``key.fields`` and ``value.fields-include`` give keys a format of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
-from sqlstream.connectors.formats import (
-    CSV_OPTIONS,
-    JSON_OPTIONS,
-    PLANNED_FORMATS,
-    check_format,
-    decode,
-    encode,
-    quoted,
-)
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
-from sqlstream.planner.bad_rows import BAD, ON_ERROR
+from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+from sqlstream.types import DataType, parse_type
 
 KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
@@ -31,7 +23,6 @@ FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix
 _FORMAT = one_of("csv", "json", "raw", planned=PLANNED_FORMATS)
 _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
 _KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
-_KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
 KEY_OPTIONS = (
@@ -156,63 +147,59 @@ def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Itera
             yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Rename the column.")
 
 
-# --- writing --------------------------------------------------------------------------------------------------
+# --- Spark's options and columns ------------------------------------------------------------------------------
+
+METADATA = {
+    "topic": ("topic", DataType("STRING")),
+    "partition": ("partition", DataType("INT")),
+    "offset": ("offset", DataType("BIGINT")),
+    "timestamp": ("timestamp", DataType("TIMESTAMP")),
+    "timestamp-type": ("timestampType", DataType("INT")),
+    "key": ("key", DataType("BINARY")),
+    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
+}
+HEADERS = "headers"
+_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
-def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
-    """Messages with the value and, in its format, the key of each row."""
-    from pyspark.sql import functions as F
-
-    # Two steps: columns of the key may have the names of others.
-    keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
-    made = rows.select(value.alias(_VALUE), *keys)
-    key = encode(made.drop(_VALUE), key_values(table))
-    return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
+def is_bounded(table: Table) -> bool:
+    """Whether the source ends at the offsets of the start."""
+    return table.option("scan.bounded.mode") is not None
 
 
-# --- reading --------------------------------------------------------------------------------------------------
+def header_options(table: Table) -> dict[str, str]:
+    """The option by which Spark reads headers, if the table has a column of them."""
+    return {"includeHeaders": "true"} if any(c.metadata_key == HEADERS for c in table.columns) else {}
 
 
-def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """``keep`` of ``decode``, with what ``with_keys`` reads."""
-    from pyspark.sql import functions as F
-
-    return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
-
-
-def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with the named columns of the key, which are NULL for a message without a key.
-
-    A message whose key cannot be read is a bad row; BAD then holds the key.
-    """
-    from pyspark.sql import functions as F
-
-    keys, values = table_of_keys(table), key_values(table)
-    names = tuple(c.name for c in keys.columns)
-    # All other columns are in a struct, because a column of the key may have the name of another one.
-    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
-    text = F.col(_KEY_TEXT)
-    texts = rows.select(rest.alias(_REST), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
-    place = F.col(f"{_REST}.{_KEY_PLACE}")
-    read = decode(texts, _KEY_TEXT, keys, names, values, {_REST: F.col(_REST)}, place)
-    has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
-    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
-    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
-    in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
-    if BAD not in read.columns:
-        return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
-    in_key, unread = F.col(BAD), F.col(f"{BAD}.error").isNotNull()
-    if table.option(ON_ERROR) is None:  # keys that are no record are dropped: key.json.ignore-parse-errors
-        return read.where(~unread).select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
-    if in_value is None:
-        return read.select(*result, in_key)
-    bad = F.when(in_value.getField("error").isNull() & unread, in_key).otherwise(in_value)
-    return read.select(*result, bad.alias(BAD))
+def start_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options for the values of a table: which topics to read, and from where."""
+    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
+    if values["topic-pattern"]:
+        topics = {"subscribePattern": values["topic-pattern"]}
+    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
+    if values["scan.startup.mode"] == "timestamp":
+        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
+    group = values.get("properties.group.id")
+    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
 
 
-def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
-    """The text of a key whose columns are all NULL."""
-    if values["format"] == "csv":
-        null = values["csv.null-literal"] or ""
-        return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))
-    return "{}" if values["format"] == "json" else None
+def _properties(values: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "properties."
+    options = {
+        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
+    }
+    options.pop("kafka.group.id", None)
+    return options
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write to the topic of a table, given as its values."""
+    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
+    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
+
+
+def keys_of_upserts(table: Table) -> Table:
+    """A table of the PRIMARY KEY, in the format of keys."""
+    return keys_alone(table, [(name, name) for name in table.primary_key])

@@ -5,14 +5,18 @@ Unlike Spark's ``rate``, it ends after ``rows`` rows, and continues after a rest
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy
 import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.datagen_values import DUE
+from sqlstream.spark.internals import make_active
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -29,14 +33,14 @@ _CHUNK = 100_000  # rows of an Arrow batch
 
 class RowNumbers(DataSource):
     """The data source, with the options ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end),
-    ``partitions`` and ``due`` (present: with the column DUE)."""
+    ``partitions`` and ``due`` (present: with the column ``due``)."""
 
     @classmethod
     def name(cls) -> str:
         return "sqlstream_row_numbers"
 
     def schema(self) -> str:
-        return f"id BIGINT, {DUE} BIGINT" if "due" in self.options else "id BIGINT"
+        return "id BIGINT, due BIGINT" if "due" in self.options else "id BIGINT"
 
     def streamReader(self, schema: object) -> RowNumberReader:  # noqa: N802
         end = self.options.get("rows")
@@ -57,9 +61,9 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
     so that jobs which are drained, or keep pauses, come to an end.
 
-    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: DUE of a row is then the
-    same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so that
-    the rows after a pause are due after it.
+    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: ``due`` of a row is then
+    the same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so
+    that the rows after a pause are due after it.
 
     PySpark 4.1 does not say where a micro-batch starts: that is where the last one that it has asked for ended. Nor
     does it let a bounded run wait, so a table with an end gives all its rows in one micro-batch there.
@@ -116,12 +120,20 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Range(row, min(row + step, last), origin) for row in range(first, last, step)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        import numpy
-
         for row in range(partition.start, partition.end, _CHUNK):
             ids = numpy.arange(row, min(row + _CHUNK, partition.end), dtype=numpy.int64)
             if self._with_due:
                 due = partition.origin + ids // self._rate * _SECOND + ids % self._rate * _SECOND // self._rate
-                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(due)], names=["id", DUE])
+                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(due)], names=["id", "due"])
             else:
                 yield pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])
+
+
+def row_numbers(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
+    """The stream of row numbers with the options of ``RowNumbers``; the session decides how many partitions it has."""
+    # The workers of a remote cluster need not have this package installed.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    make_active(spark)
+    spark.dataSource.register(RowNumbers)
+    reader = spark.readStream.format(RowNumbers.name()).options(**options)
+    return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()

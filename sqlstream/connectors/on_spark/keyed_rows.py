@@ -7,6 +7,7 @@ passes through the driver each time.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -15,15 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from sqlstream.connectors.file_tables import ROWS
+from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import json_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 _VERSIONS, _ROWS, _EPOCHS = "versions", "rows.parquet", "_epochs.json"
 _KEPT_S = 60.0
@@ -57,10 +60,6 @@ def add_version(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame,
 
 def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     """The rows after the changes, one per key. ``changes`` have the column ROW_KIND unless all are inserts."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if ROW_KIND not in changes.column_names:
         changes = changes.append_column(ROW_KIND, pa.array([RowKind.INSERT.value] * changes.num_rows, pa.string()))
     if rows is not None:
@@ -75,14 +74,10 @@ def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]
 
 
 def _rows(version: Path | None) -> pa.Table | None:
-    import pyarrow.parquet as pq
-
     return None if version is None else pq.read_table(version / _ROWS)
 
 
 def _write(folder: Path, last: Path | None, rows: pa.Table, epochs: dict[str, int]) -> None:
-    import pyarrow.parquet as pq
-
     target = folder / _VERSIONS / str(0 if last is None else _number_of(last) + 1)
     hidden = target.with_name(f".{target.name}")
     shutil.rmtree(hidden, ignore_errors=True)
@@ -114,18 +109,10 @@ def _number_of(version: Path) -> int:
 # it in one step of the file system. The numbers of micro-batches are in the footer of the file, so a crash leaves the
 # file of a complete micro-batch.
 
-ROWS = "rows.parquet"
 _NEXT, _LOCK = "_next.parquet", "_lock"
 """Names that readers of directories skip."""
 
 _FOOTER_KEY = b"sqlstream.epochs"
-
-
-def holds_rows_now(table: Table) -> bool:
-    """Whether the directory of the table holds its current rows by PRIMARY KEY, in one Parquet file."""
-    one_file = not (table.option("partition-by") or "").strip()
-    parquet = (table.option("format") or "").strip().lower() == "parquet"
-    return bool(table.primary_key) and parquet and one_file and table.changelog == APPEND_ONLY
 
 
 def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
@@ -140,8 +127,6 @@ def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
 
 def epochs_of(folder: Path) -> dict[str, int]:
     """The newest micro-batch of each run that is in the table; none where there is no table yet."""
-    import pyarrow.parquet as pq
-
     if not (folder / ROWS).exists():
         return {}
     epochs = (pq.read_schema(folder / ROWS).metadata or {}).get(_FOOTER_KEY)
@@ -155,14 +140,10 @@ def is_foreign(folder: Path) -> bool:
 
 
 def _rows_of_file(folder: Path) -> pa.Table | None:
-    import pyarrow.parquet as pq
-
     return pq.read_table(folder / ROWS).replace_schema_metadata() if (folder / ROWS).exists() else None
 
 
 def _write_file(folder: Path, rows: pa.Table, epochs: dict[str, int]) -> None:
-    import pyarrow.parquet as pq
-
     named = rows.replace_schema_metadata({_FOOTER_KEY: json.dumps(epochs).encode()})
     with (folder / _NEXT).open("wb") as file:
         pq.write_table(named, file)
@@ -174,8 +155,6 @@ def _write_file(folder: Path, rows: pa.Table, epochs: dict[str, int]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keeps other jobs on this machine from writing into the folder."""
-    import fcntl
-
     with (folder / _LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

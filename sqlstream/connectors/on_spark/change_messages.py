@@ -12,36 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlstream.connectors.change_formats import (
-    CHANGE_FORMATS,
-    ChangeFormat,
-    Operation,
-    change_format,
-    of_message,
-)
-from sqlstream.connectors.formats import (
-    CORRUPT,
-    goes_on,
-    json_columns,
-    quoted,
-    reading,
-    records_columns,
-    shown,
-    timestamp_pattern,
-    without_bad,
-    writing,
-)
-from sqlstream.connectors.json_values import as_boolean, as_time
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.change_formats import CHANGE_FORMATS, ChangeFormat, Operation, change_format, of_message
+from sqlstream.connectors.formats import CORRUPT, quoted, reading, records_columns, timestamp_pattern, writing
+from sqlstream.connectors.on_spark.records import as_boolean, as_time, goes_on, json_columns, shown, without_bad
 from sqlstream.planner.bad_rows import BAD, BAD_ROW, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.kernel import ROW_KIND
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
 _MESSAGE, _TEXT, _PLACE, _CHANGE, _ERROR = "__message", "__text", "__place", "__change", "__error"
 
@@ -63,8 +46,6 @@ def decode_changes(
     """The named columns out of the messages in the text column ``value``, those that ``keep`` makes of them by name,
     ROW_KIND, and BAD where the table tolerates bad rows. ``position`` is where a message came from.
     """
-    from pyspark.sql import functions as F
-
     form = change_format(table)
     assert form is not None, "a table of changes"
     reader = _Reader(form, table, values)
@@ -107,8 +88,6 @@ class _Reader:
 
     def message(self) -> SparkColumn:
         """The envelope as a struct, whose rows have texts for values of ``_AS_TEXT``."""
-        from pyspark.sql import functions as F
-
         form = self.format
         row = ", ".join(f"{quoted(c.name)}: {_read_as(c.type)}" for c in self._columns)
         rows = f"ARRAY<STRUCT<{row}>>" if form.lists else f"STRUCT<{row}>"
@@ -126,15 +105,11 @@ class _Reader:
         return F.from_json(F.col(_TEXT), f"{ddl}, {CORRUPT} STRING", options)
 
     def _at(self, name: str) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         prefix = f"{_MESSAGE}.payload" if self._nested and name != "schema" else _MESSAGE
         return F.col(f"{prefix}.{quoted(name)}")
 
     def _is(self, operation: Operation) -> SparkColumn:
         """True where the message is of the operation, never NULL."""
-        from pyspark.sql import functions as F
-
         words = [word for word, meant in self.format.operations.items() if meant is operation]
         holds = self._at(self.format.operation).isin(words) if words else F.lit(False)
         if self.format.ddl is not None:
@@ -144,8 +119,6 @@ class _Reader:
 
     def included(self) -> SparkColumn:
         """False for messages of databases and tables that the options leave out."""
-        from pyspark.sql import functions as F
-
         patterns = ((self.values[self.format.key(key)], name) for key, name in self.format.include.items())
         conditions = [
             F.coalesce(F.rlike(self._at(name), F.lit(rf"^(?:{pattern})\z")), F.lit(True))
@@ -158,14 +131,10 @@ class _Reader:
 
     def changes(self) -> SparkColumn:
         """The changes as a list of structs of a kind and a row, in their order."""
-        from pyspark.sql import functions as F
-
         return F.coalesce(self._of_rows(self._changes_of_row, F.flatten), F.array().cast(self._changes_type))
 
     def no_change(self) -> SparkColumn:
         """The value that stands for a bad message."""
-        from pyspark.sql import functions as F
-
         row = F.lit(None).cast(self._row_type)
         return F.struct(F.lit(RowKind.INSERT.value).alias("kind"), row.alias("row"))
 
@@ -181,8 +150,6 @@ class _Reader:
         self, of_row: Callable[[_Images], SparkColumn], joined: Callable[[SparkColumn], SparkColumn]
     ) -> SparkColumn:
         """``of_row`` applied to the row of a message; for a list of rows, ``joined`` of the results for each."""
-        from pyspark.sql import functions as F
-
         form = self.format
         after, before, names = self._at(form.after), self._at(form.before), self._changed_names()
         if not form.lists:
@@ -200,8 +167,6 @@ class _Reader:
 
     def _changed_names(self) -> SparkColumn:
         """The fields that the old row of an update has, NULL or not; one list for each of a list of rows."""
-        from pyspark.sql import functions as F
-
         form = self.format
         if not form.old or not self._tells_before:
             return F.lit(None).cast("ARRAY<ARRAY<STRING>>" if form.lists else "ARRAY<STRING>")
@@ -215,8 +180,6 @@ class _Reader:
         return RowKind.UPDATE_BEFORE in self.table.changelog
 
     def _changes_of_row(self, row: _Images) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         def change(kind: RowKind, image: SparkColumn) -> SparkColumn:
             return F.struct(F.lit(kind.value).alias("kind"), self._typed(image).alias("row"))
 
@@ -231,8 +194,6 @@ class _Reader:
 
     def _before(self, row: _Images) -> SparkColumn:
         """The row before an update, of which an old one holds what has changed."""
-        from pyspark.sql import functions as F
-
         if not self.format.old:
             return row.before
         fields = (
@@ -245,13 +206,9 @@ class _Reader:
         return row.after if self.format.old else row.before
 
     def _typed(self, image: SparkColumn) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         return F.struct(*(self._value(image, c).alias(c.name) for c in self._columns))
 
     def _value(self, image: SparkColumn, column: Column) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         text, kind = image[column.name], column.type
         if kind.name not in _AS_TEXT:
             return text
@@ -267,8 +224,6 @@ class _Reader:
 
     def error(self) -> SparkColumn:
         """Why a message is bad; NULL for a good one."""
-        from pyspark.sql import functions as F
-
         message, text = F.col(_MESSAGE), F.col(_TEXT)
         readable = message.isNotNull() & message[CORRUPT].isNull()
         more = F.when(F.is_valid_utf8(text), "something follows the JSON object").otherwise("it is no UTF-8")
@@ -286,20 +241,14 @@ class _Reader:
         )
 
     def _error_of_rows(self) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         wrong = self._of_rows(self._error_of_row, lambda errors: F.get(F.filter(errors, F.isnotnull), F.lit(0)))
         return F.when(self._at(self.format.after).isNull(), F.coalesce(wrong, self._lacks_rows())).otherwise(wrong)
 
     def _lacks_rows(self) -> SparkColumn:
         """The error of a message without its list of rows; for one row ``_error_of_row`` reports it."""
-        from pyspark.sql import functions as F
-
         return F.lit(_lacking(self.format.after) if self.format.lists else None).cast("STRING")
 
     def _error_of_row(self, row: _Images) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         form = self.format
         after = self._error_of_image(row.after, form.after)
         updated = [after]
@@ -314,23 +263,17 @@ class _Reader:
         )
 
     def _error_of_image(self, image: SparkColumn, name: str) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         nulls = self.values[self.format.key("ignore-parse-errors")]
         texts = () if nulls else (c for c in self._columns if c.type.name in _AS_TEXT)
         wrong = F.concat_ws(", ", *(self._misfit(image, c) for c in texts))
         return F.when(image.isNull(), _lacking(name)).when(wrong != "", wrong)
 
     def _misfit(self, image: SparkColumn, column: Column) -> SparkColumn:
-        from pyspark.sql import functions as F
-
         text = image[column.name]
         words = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), shown(text), F.lit('"'))
         return F.when(text.isNotNull() & self._value(image, column).isNull(), words)
 
     def bad(self) -> Sequence[SparkColumn]:
-        from pyspark.sql import functions as F
-
         if not tolerates_bad_rows(self.table):
             return ()
         record, error = F.col(_TEXT).cast("BINARY"), F.concat(F.lit(f"{BAD_ROW}: "), F.col(_ERROR))
@@ -340,8 +283,6 @@ class _Reader:
 
     def column(self, name: str) -> SparkColumn:
         """A physical column of a change, or a METADATA column of its message."""
-        from pyspark.sql import functions as F
-
         column = next(c for c in self.table.columns if c.name == name)
         metadata = of_message(self.table, column)
         if metadata is None:
@@ -378,8 +319,6 @@ def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """
-    from pyspark.sql import functions as F
-
     form: ChangeFormat = CHANGE_FORMATS[values["format"]]
     row = F.struct(*json_columns(rows.drop(ROW_KIND), values))
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)

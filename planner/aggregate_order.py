@@ -17,7 +17,7 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.aggregate_calls import CallParts, call_parts
 from sqlstream.planner.expressions import as_expression, rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
-from sqlstream.planner.functions.templates import called, case, filled, text
+from sqlstream.planner.functions.spelling import called, case, filled, text
 from sqlstream.planner.type_inference import call_arguments
 
 _TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)

@@ -368,7 +368,7 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     """The rows with the numbers from ``first`` to ``last``: a Top-N, a deduplication, or OVER in processing time."""
     node, order, at = ranked.input, ranked.order, ranked.at
     only_one = ranked.function == ROW_NUMBER and first == last == 1
-    closes = _window_closing(node, ranked.keys)
+    closes = window_closing(node, ranked.keys)
     by_time = len(order) == 1 and ranked.domain is not None
     top = TopN(node, ranked.keys, order, ranked.function, first, last, ranked.number)
     if closes is not None:
@@ -385,7 +385,7 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     return check_changes(replace(top, ttl_ms=ranked.ttl_ms), context, at)
 
 
-def _window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
+def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
     """When the window among the keys is complete; None where the keys name no window that fires once."""
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:

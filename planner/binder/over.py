@@ -8,7 +8,7 @@ with frames that have no end, rows are emitted at once and updated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -26,7 +26,7 @@ from sqlstream.planner.binder.expressions import (
     is_whole_number,
     types_of,
 )
-from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by, window_closing
 from sqlstream.planner.binder.over_functions import (
     NEVER_ALL,
     NO_FOLLOWING,
@@ -48,7 +48,17 @@ from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
-from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall, Sorted, UpdatingOver
+from sqlstream.planner.operators.over import (
+    NTH,
+    NUMBERS,
+    PLACES,
+    Closing,
+    Over,
+    OverCall,
+    Sorted,
+    UpdatingOver,
+    WindowOver,
+)
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
@@ -161,8 +171,8 @@ class _Binding:
         """The scope with the operators of all calls, and their results as columns."""
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
         alone = self._boundable_numbers()
-        # OVER in the order of time needs final rows, so it is below OVER that updates its results.
-        for order, calls in sorted(self._calls.items(), key=lambda item: item[0].time is None):
+        # OVER that gives final rows needs final rows, so it is below OVER that updates its results.
+        for order, calls in sorted(self._calls.items(), key=self._changes):
             node = check_changes(self._over(node, order, tuple(calls)), self._context, self._select)
         for number in alone:
             check_order(number.columns, node, number.written)
@@ -170,9 +180,17 @@ class _Binding:
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
 
+    def _changes(self, item: tuple[_Order, Mapping[OverCall, str]]) -> bool:
+        """Whether the operator of the calls with one order updates its results."""
+        order, calls = item
+        return order.time is None and _closing(self._scope.node, order, calls) is None
+
     def _over(self, node: Node, order: _Order, calls: tuple[OverCall, ...]) -> Node:
         """The operator of the calls with one order."""
         if order.time is None:
+            closes = _closing(node, order, calls)
+            if closes is not None:
+                return WindowOver(node, order.keys, order.ties, calls, closes=closes)
             return UpdatingOver(node, order.keys, order.ties, calls, self._ttl_ms())
         assert order.domain is not None
         return Over(node, order.keys, order.time, calls, order.domain, order.ties)
@@ -358,6 +376,13 @@ class _Binding:
             name = self._names.unique("key")
             self._computed[bound] = Item(name, bound, types.of(bound), types.nullable(bound))
         return self._computed[bound].name
+
+
+def _closing(node: Node, order: _Order, calls: Iterable[OverCall]) -> Closing | None:
+    """When calls of PLACES, and those beside them, are final: where the partition is a window of event time. All other
+    calls update their results in windows, too."""
+    of_all = any(call.positional is not None and call.positional.name in PLACES for call in calls)
+    return window_closing(node, order.keys) if of_all else None
 
 
 def _one_by_one(further: exp.Expr) -> Exception:

@@ -4,7 +4,7 @@ order."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -369,7 +369,7 @@ class UpdatingOver(Unary):
         parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
         parts += [call_text(call, self.in_time) for call in self.calls]
         parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
-        return f"UpdatingOver({'; '.join(parts)})"
+        return f"{type(self).__name__}({'; '.join(parts)})"
 
     kernel_text = "of all rows of each key, which are computed anew where one changes"
 
@@ -407,3 +407,79 @@ class UpdatingOver(Unary):
 
     def state_descriptions(self) -> Iterator[StateDescription]:
         yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))
+
+
+# --- in windows -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowOver(UpdatingOver):
+    """The same where the ``keys`` tell a window of event time: rows are emitted once, when the watermark has passed
+    their window, as ``closes`` says. Rows that arrive after that are late, and dropped. Schema: that of the input, then
+    the calls.
+    """
+
+    closes: Closing = field(kw_only=True)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *self.results)
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of the input that order, keys, functions and the window read."""
+        return super().read | {self.closes.field}
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    # State lives as long as its window.
+    uses_processing_time = False
+    is_batch_invariant = True
+    awaited_domains = frozenset({TimeDomain.EVENT})
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    # Rows are emitted when they can no longer change.
+    changelog_mode = APPEND_ONLY
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        return APPEND_ONLY
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        return self.unique_keys
+
+    consumer_name = "OVER in windows"
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.closes.field}
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        return f"{super().describe().removesuffix(')')}; when windows close)"
+
+    kernel_text = "of the rows of open windows"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The end of a window is computed."""
+        return None
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from super().state_facts()
+        yield "rows come out", "when windows close"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each window", "the watermark passes the window")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -330,7 +330,7 @@ def _float_ranks(numbers: np.ndarray) -> np.ndarray:
     return ordered_bits
 
 
-def in_order(keys: Columns, order: tuple[Ordering, ...], groups: Groups) -> np.ndarray:
+def in_order(keys: Sequence[pa.Array], order: tuple[Ordering, ...], groups: Groups) -> np.ndarray:
     """The rows by group, then in the order of the keys, then as they are."""
     by_least = [sort_key(key, ordering) for key, ordering in zip(keys, order, strict=True)]
     rows: np.ndarray = np.lexsort([*reversed(by_least), groups.ids])

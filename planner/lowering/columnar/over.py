@@ -25,10 +25,11 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
+from sqlstream.planner.lowering.columnar.ranked import closing_micros
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall, UpdatingOver
+from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall, UpdatingOver, WindowOver
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
@@ -42,7 +43,10 @@ from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, Ove
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.over.updating import UpdatingOverKernel
+from sqlstream.udfs.over.windowed import WindowOverKernel
 from sqlstream.udfs.top_n.order import Order
+
+_CLOSES = "__closes"
 
 _ANY_FRAME = Frame(rows=True, start=0)
 """Of functions that have none."""
@@ -165,6 +169,24 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
     return emitted.select(*fields, *results, *hidden(emitted))
 
 
+def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataFrame:
+    """OVER in windows."""
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows)
+    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
+    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
+    by_key, key_names = keys_among(rows, node.keys, own)
+    keys = tuple(key_names.values())
+    closes = F.expr(closing_micros(node.closes)).alias(_CLOSES)
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), closes, *passed_on(rows)), keys)
+    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
+    kernel = WindowOverKernel(kernel_schema(projected), keys, order, tuple(own.values()), functions, _CLOSES)
+    emitted = run_by_keys(kernel, projected, keys, inputs.fields_of, inputs, step, context)
+    fields = [column(to).alias(name) for name, to in own.items()]
+    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
+    return emitted.select(*fields, *results, *hidden(emitted))
+
+
 # --- MATCH_RECOGNIZE ------------------------------------------------------------------------------------------
 
 
@@ -238,5 +260,6 @@ KERNELS: Lowerings = {
     MatchRecognize: run_match_recognize,
     Over: run_over,
     UpdatingOver: run_updating_over,
+    WindowOver: run_window_over,
 }
 """The operators here, as kernels per key group."""

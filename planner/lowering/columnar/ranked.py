@@ -137,14 +137,15 @@ _NUMBER = "__number"
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
     """The first rows of each key in an order."""
     below = context.lower(step.input)
-    closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
     ranked = ranked_input(node, node.keys, below, closes, came_at=clock)
     emitted = ranked.emitted(_kernel(node, ranked), step, context)
     return ranked.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 
 
-def _closes(closing: Closing) -> str:
+def closing_micros(closing: Closing) -> str:
+    """SQL text of the watermark, in microseconds, at which the window of a row is complete."""
     return f"({micros(closing.field)}) + {closing.after_ms * 1000}L"
 
 

@@ -133,9 +133,8 @@ def test_rows_that_go_leave_the_others_in_order(
     (found,) = aggregates.finish(merged).column("x").to_pylist()
     left = list(rows)
     for i in gone:  # of equal rows the last one goes
-        at = max(n for n, row in enumerate(left) if row is not None and repr(row) == repr(rows[i]))
-        left[at] = None  # type: ignore[call-overload]
-    values = [row[column] for row in in_order([row for row in left if row is not None], order)]
+        del left[max(n for n, row in enumerate(left) if repr(row) == repr(rows[i]))]
+    values = [row[column] for row in in_order(left, order)]
     assert repr(found) == repr(expected(function, values, ignore=ignore))
 
 

@@ -92,7 +92,7 @@ class _Gaps(Scopes):
         if not is_ordered(query):
             return
         order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
-        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        is_counted = is_row_count(limit, 0) and is_row_count(offset, 0) and (limit is not None or offset is None)
         if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):

@@ -61,7 +61,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
     any_order = context.settings.any_order
-    limit = None if any_order else _row_count(query.args.get("limit"), "LIMIT", 1)
+    limit = None if any_order else _row_count(query.args.get("limit"), "LIMIT", 0)
     offset = None if any_order else _row_count(query.args.get("offset"), "OFFSET", 0)
     plain = query.copy()
     for clause in _CLAUSES:
@@ -91,6 +91,8 @@ def _limited(
             raise bind_error(WRONG_LIMIT, "OFFSET needs a LIMIT", query.args["offset"], "Write LIMIT n OFFSET m.")
         return _time_sorted(node, columns, query, context)
     check_order(columns, node, query.args.get("order") or query)
+    if limit == 0:
+        return TopN(Filter(node, exp.false()), (), (), ROW_NUMBER, 1, 0)
     first = (offset or 0) + 1
     # Without an order, the first rows that arrive are the result for good: expired ones must not be replaced.
     ttl_ms = context.settings.state_ttl_ms if columns else 0

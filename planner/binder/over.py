@@ -190,7 +190,7 @@ class _Binding:
         if order.time is None:
             closes = _closing(node, order, calls)
             if closes is not None:
-                return WindowOver(node, order.keys, order.ties, calls, closes=closes)
+                return WindowOver(node, order.keys, order.ties, calls, closes)
             return UpdatingOver(node, order.keys, order.ties, calls, self._ttl_ms())
         assert order.domain is not None
         return Over(node, order.keys, order.time, calls, order.domain, order.ties)

@@ -4,7 +4,7 @@ order."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -279,22 +279,17 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 
 @dataclass(frozen=True)
-class UpdatingOver(Unary):
-    """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in the ``order``; without
-    one all of these are peers. A row is emitted at once, and again when others change its results.
-
-    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. Schema: that of the input, without time
-    attributes, then the calls.
-    """
+class OverAllRows(Unary):
+    """Base of OVER that has all rows of a key: for each row its fields and the results of ``calls``, over the rows with
+    equal ``keys`` in the ``order``; without one all of these are peers. Schema: that of the input, then the calls."""
 
     keys: tuple[str, ...]
     order: tuple[Sorted, ...]
     calls: tuple[OverCall, ...]
-    ttl_ms: int = 0
 
     @cached_property
     def schema(self) -> Schema:
-        return (*(replace(field, time=None) for field in self.input.schema), *self.results)
+        return (*self.input.schema, *self.results)
 
     @property
     def results(self) -> tuple[Field, ...]:
@@ -318,13 +313,82 @@ class UpdatingOver(Unary):
     keeps_state = True
 
     @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl_ms > 0
-
-    @property
     @cached_per_node
     def unique_keys(self) -> Keys:
         return self.input.unique_keys
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def pruned(self, required: FieldNames) -> Node:
+        calls = tuple(call for call in self.calls if call.item.name in required)
+        if not calls:
+            return self.input.pruned(required)
+        kept = replace(self, calls=calls)
+        below = (required - {field.name for field in self.results}) | kept.read
+        return replace(kept, input=self.input.pruned(below))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        return bool(read) and read <= set(self.keys)
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
+        parts += [call_text(call, self.in_time) for call in self.calls]
+        return f"{type(self).__name__}({'; '.join([*parts, *self._terms])})"
+
+    @property
+    def _terms(self) -> list[str]:
+        """What else the operator says of itself."""
+        return []
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    columnar_only_clause = "OVER"
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
+
+    state_title = ("OVER", "OVER")
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
+        yield "order", ", ".join(order) or "as rows come"
+        yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
+        yield "columns", self.input.rows_fact
+
+
+@dataclass(frozen=True)
+class UpdatingOver(OverAllRows):
+    """OVER whose rows are emitted at once, and again when others change their results.
+
+    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. No field of the schema is a time
+    attribute.
+    """
+
+    ttl_ms: int = 0
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*(replace(field, time=None) for field in self.input.schema), *self.results)
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
 
     # --- changes ----------------------------------------------------------------------------------------------
 
@@ -348,36 +412,15 @@ class UpdatingOver(Unary):
 
     producer_name = "OVER in another order than that of time"
 
-    # --- rules ------------------------------------------------------------------------------------------------
-
-    def pruned(self, required: FieldNames) -> Node:
-        calls = tuple(call for call in self.calls if call.item.name in required)
-        if not calls:
-            return self.input.pruned(required)
-        kept = replace(self, calls=calls)
-        below = (required - {field.name for field in self.results}) | kept.read
-        return replace(kept, input=self.input.pruned(below))
-
-    def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
-        return bool(read) and read <= set(self.keys)
-
     # --- texts ------------------------------------------------------------------------------------------------
 
-    def describe(self) -> str:
-        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
-        parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
-        parts += [call_text(call, self.in_time) for call in self.calls]
-        parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
-        return f"{type(self).__name__}({'; '.join(parts)})"
+    @property
+    def _terms(self) -> list[str]:
+        return [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
 
     kernel_text = "of all rows of each key, which are computed anew where one changes"
 
     # --- what runs --------------------------------------------------------------------------------------------
-
-    @property
-    def exchange_keys(self) -> tuple[str, ...]:
-        return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
         read = [value for call in self.calls for value in arguments_of(call)]
@@ -385,45 +428,30 @@ class UpdatingOver(Unary):
             return None
         return FieldsRead(tuple(field.name for field in self.input.schema), self.keys)
 
-    columnar_only_clause = "OVER"
-
     # --- state ------------------------------------------------------------------------------------------------
 
-    @property
-    def column_provenance(self) -> Provenance:
-        below = self.input.column_provenance
-        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
-
-    state_title = ("OVER", "OVER")
-
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        names = self.input.column_provenance
-        yield "keys", keys_fact(self.input.schema, self.keys, names)
-        order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
-        yield "order", ", ".join(order) or "as rows come"
-        yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
-        yield "columns", self.input.rows_fact
+        yield from super().state_facts()
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
     def state_descriptions(self) -> Iterator[StateDescription]:
         yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))
 
 
-# --- in windows -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class WindowOver(UpdatingOver):
-    """The same where the ``keys`` tell a window of event time: rows are emitted once, when the watermark has passed
-    their window, as ``closes`` says. Rows that arrive after that are late, and dropped. Schema: that of the input, then
-    the calls.
-    """
+class WindowOver(OverAllRows):
+    """OVER whose ``keys`` tell a window of event time: rows are emitted once, when the watermark has passed their
+    window, as ``closes`` says. Rows that arrive after that are late, and dropped. Of the time attributes the schema has
+    that of the window, because the watermark has passed all others."""
 
-    closes: Closing = field(kw_only=True)
+    closes: Closing
 
     @cached_property
     def schema(self) -> Schema:
-        return (*self.input.schema, *self.results)
+        window = self.input.window_info
+        kept = window.time if window is not None else None
+        fields = (f if f.name == kept else replace(f, time=None) for f in self.input.schema)
+        return (*fields, *self.results)
 
     @property
     def read(self) -> frozenset[str]:
@@ -432,8 +460,6 @@ class WindowOver(UpdatingOver):
 
     # --- properties -------------------------------------------------------------------------------------------
 
-    # State lives as long as its window.
-    uses_processing_time = False
     is_batch_invariant = True
     awaited_domains = frozenset({TimeDomain.EVENT})
 
@@ -450,11 +476,6 @@ class WindowOver(UpdatingOver):
     def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY
 
-    @property
-    @cached_per_node
-    def upsert_keys(self) -> Keys:
-        return self.unique_keys
-
     consumer_name = "OVER in windows"
 
     # --- rules ------------------------------------------------------------------------------------------------
@@ -464,8 +485,9 @@ class WindowOver(UpdatingOver):
 
     # --- texts ------------------------------------------------------------------------------------------------
 
-    def describe(self) -> str:
-        return f"{super().describe().removesuffix(')')}; when windows close)"
+    @property
+    def _terms(self) -> list[str]:
+        return ["when windows close"]
 
     kernel_text = "of the rows of open windows"
 

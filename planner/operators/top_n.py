@@ -243,7 +243,7 @@ def limit_of(plan: Node) -> Limit | None:
     match plan:
         case Output() | Insert() | Project():
             return limit_of(plan.input)
-        case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY:
+        case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY or plan.last < plan.first:
             return Limit(plan.last - plan.first + 1, plan.first - 1)
     return None
 

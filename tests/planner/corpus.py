@@ -115,7 +115,7 @@ def corpus() -> dict[str, Node]:
     collected = {title: collected for file in files for title, collected in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
-    own |= {"functions over rows in any order": plan(_OVER_ANY)}
+    own |= {"functions over rows in any order": plan(_OVER_ANY), "functions over windows": plan(_OVER_WINDOW)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"rows that match a pattern": plan(_MATCHED)}

@@ -49,6 +49,14 @@ def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
     return plain, type(found[0])
 
 
+def with_treatment_behind(call: exp.Expr) -> exp.Expr:
+    """The call with IGNORE NULLS or RESPECT NULLS behind it, where Spark reads them; any other expression itself."""
+    if isinstance(call, NULL_TREATMENTS):
+        return call
+    plain, treatment = without_treatment(call)
+    return call if treatment is None else treatment(this=plain)
+
+
 def with_treatment(bound: exp.Expression, treatment: type[exp.Expr] | None, at: exp.Expr) -> exp.Expression:
     """The bound call in IGNORE NULLS, where that changes its result. SS239 for functions that count rows."""
     called = name_of(bound)

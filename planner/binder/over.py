@@ -202,14 +202,22 @@ class _Binding:
 
     def _boundable_numbers(self) -> list[_Numbered]:
         """The row numbers that a condition above may bound: the only calls of their order. Others become OVER calls."""
-        orders = Counter(number.order for number in self._numbers)
-        alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]
-        for number in self._numbers:
-            if number not in alone:
-                assert number.order is not None
+        homes = [self._final_order(number) or number.order for number in self._numbers]
+        orders = Counter(homes)
+        alone = []
+        for number, order in zip(self._numbers, homes, strict=True):
+            if order is None or (orders[order] == 1 and order not in self._calls):
+                alone.append(number)
+            else:
                 item = Item(number.name, exp.Anonymous(this=number.function, expressions=[]), INT, False)
-                self._calls.setdefault(number.order, {})[OverCall(item, None)] = number.name
+                self._calls.setdefault(order, {})[OverCall(item, None)] = number.name
         return alone
+
+    def _final_order(self, number: _Numbered) -> _Order | None:
+        """The order of calls that are final when a window closes, where the number has the same partition and order."""
+        order = _Order(number.keys, None, None, number.columns)
+        calls = self._calls.get(order)
+        return order if calls and _closing(self._scope.node, order, calls) is not None else None
 
     # --- calls --------------------------------------------------------------------------------------------------
 

@@ -28,11 +28,11 @@ from sqlstream.planner.binder.expressions import (
 )
 from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by, window_closing
 from sqlstream.planner.binder.over_functions import (
-    NEVER_ALL,
-    NO_FOLLOWING,
     POSITIONAL,
     check_positional,
     name_of,
+    needs_all_rows,
+    needs_event_time,
     not_over,
     number_argument,
     require_few,
@@ -325,7 +325,7 @@ class _Binding:
                 raise _one_by_one(ordered[1])
             if needs_all or _is_endless(frame):
                 what = (spark_name(call) or "").upper() if needs_all else "UNBOUNDED FOLLOWING"
-                raise bind_error("SS239", f"{what} needs another order than that of processing time", call, NEVER_ALL)
+                raise needs_all_rows(what, call)
         elif domain is None or columns[0].descending or _is_endless(frame) or needs_all:
             return self._in_any_order(keys, columns, ordered, frame)
         bounds = _frame(frame, _milliseconds, domain) if frame is not None else None
@@ -427,7 +427,7 @@ def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDoma
             "SS239", "the frame ends before it begins", spec, "Write BETWEEN the earlier AND the later bound."
         )
     if end and end > 0 and domain is TimeDomain.PROCESSING:
-        raise bind_error("SS239", "FOLLOWING needs an order of event time", spec, NO_FOLLOWING)
+        raise needs_event_time("FOLLOWING", spec)
     return Frame(kind == "ROWS", start, end)
 
 

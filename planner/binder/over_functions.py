@@ -22,8 +22,10 @@ WRONG_OVER = "SS239"
 _NTILE = "ntile"
 _MOST_DIGITS = 15
 
-NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
-NEVER_ALL = "More rows always come, and each changes the results of all before: order by event time, or another column."
+_NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
+_NEVER_ALL = (
+    "More rows always come, and each changes the results of all before: order by event time, or another column."
+)
 
 
 def name_of(call: exp.Expr) -> str:
@@ -86,7 +88,7 @@ def check_positional(
     if called != NTH and spec.args.get("spec") is not None:
         raise bind_error(WRONG_OVER, f"{called.upper()} takes no frame", call, "Leave ROWS or RANGE out.")
     if called == "lead" and domain is TimeDomain.PROCESSING:
-        raise bind_error(WRONG_OVER, "LEAD needs an order of event time", call, NO_FOLLOWING)
+        raise needs_event_time("LEAD", call)
 
 
 def _wrong_count(called: str, count: int) -> str | None:
@@ -118,6 +120,16 @@ def require_few(value: exp.Expr, what: str) -> None:
     """BindError SS245 for a number that does not fit the kernels' arithmetic, which is int64."""
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
         raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
+
+
+def needs_event_time(what: str, at: exp.Expr) -> SqlStreamError:
+    """The error for what reads the rows that follow, in the order of processing time."""
+    return bind_error(WRONG_OVER, f"{what} needs an order of event time", at, _NO_FOLLOWING)
+
+
+def needs_all_rows(what: str, at: exp.Expr) -> SqlStreamError:
+    """The error for what reads all rows of a partition, in the order of processing time."""
+    return bind_error(WRONG_OVER, f"{what} needs another order than that of processing time", at, _NEVER_ALL)
 
 
 def not_over(call: exp.Expr, called: str) -> SqlStreamError:

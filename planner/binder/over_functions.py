@@ -136,5 +136,5 @@ def not_over(call: exp.Expr, called: str) -> SqlStreamError:
     """The error for a call that OVER does not take. SS239, SS304."""
     if kind_of(called) is BuiltinKind.WINDOW:
         return unsupported.refusal("over function", span_of(call), f"It is {called.upper()}.")
-    hint = unsupported.FEATURES["over function"].hint
+    hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE."
     return bind_error(WRONG_OVER, f'"{called}" is no function over a frame', call, hint)

@@ -152,6 +152,8 @@ class Over(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
+    removed_if_unread = True
+
     def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)
         if not calls:
@@ -318,6 +320,8 @@ class OverAllRows(Unary):
         return self.input.unique_keys
 
     # --- rules ------------------------------------------------------------------------------------------------
+
+    removed_if_unread = True
 
     def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)

@@ -200,10 +200,7 @@ def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> N
     """Report SS206 where a bound aggregate needs a number and certainly gets none, SS641 for an order that is none."""
     types = Types(schema, context.catalog.function)
     if call.find(exp.WithinGroup) is not None:
-        for ordered in call_parts(as_expression(call)).order:
-            if (kind := types.of(ordered.this).name) in UNORDERED:
-                hint = "Order by a number, a text or a time, such as an element of it."
-                context.wrong(NO_ORDER, f"ORDER BY takes no values of type {kind}", ordered, hint)
+        _check_order_types(call, types, context)
     inner = call.this if isinstance(call, AGGREGATE_WRAPPERS) else call
     name = spark_name(inner)
     if name not in _NUMERIC:
@@ -216,6 +213,14 @@ def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> N
         return
     hint = "Convert it, as in CAST(x AS DOUBLE)." if argument_type.name == "STRING" else None
     context.wrong("SS206", f"{name.upper()} needs a number, not {argument_type}", call, hint)
+
+
+def _check_order_types(call: exp.Expr, types: Types, context: Context) -> None:
+    for ordered in call_parts(as_expression(call)).order:
+        kind = types.of(ordered.this).name
+        if kind in UNORDERED:
+            hint = "Order by a number, a text or a time, such as an element of it."
+            context.wrong(NO_ORDER, f"ORDER BY takes no values of type {kind}", ordered, hint)
 
 
 # --- named arguments ------------------------------------------------------------------------------------------

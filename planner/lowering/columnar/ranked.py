@@ -33,9 +33,10 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.over import Closing
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import Closing, TopN
+from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.current_watermark import NOW, CurrentWatermarkKernel

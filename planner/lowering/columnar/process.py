@@ -44,7 +44,7 @@ def lower_process_table(node: ProcessTable, step: Step, context: Context) -> Dat
     rows = context.lower(step.input)
     carried = hidden_names(rows)
     read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
-    fields = _schema_of(read)
+    fields = arrow_schema(read.schema).append(pa.field(KEY_HASH, pa.int64()))
     kernel = _kernel(node, fields, context, tuple(carried))
     output = spark_schema(kernel.output, read.schema)
     made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
@@ -161,11 +161,6 @@ def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
 
 
 # --- row by row -----------------------------------------------------------------------------------------------
-
-
-def _schema_of(rows: DataFrame) -> pa.Schema:
-    """With the hidden columns, which no exchange takes out."""
-    return arrow_schema(rows.schema).append(pa.field(KEY_HASH, pa.int64()))
 
 
 def _called(kernel: Process, schema: pa.Schema) -> Batches:

@@ -142,7 +142,7 @@ def _registered(
     prefix: str, function: Function, runtime: Runtime, arity: int, columnar: Columnar, returns: DataType
 ) -> str:
     digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
-    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions stand in no database
+    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions are in no database
     name = f"sqlstream_{prefix}{plain}_{arity}_{digest}"
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())

@@ -34,7 +34,7 @@ from sqlstream.udfs.lookup.source import Comparison
 
 
 def merge_projects(plan: Node) -> Node:
-    """Adjacent projections become one, adjacent filters one, and projections that change nothing go."""
+    """Adjacent projections become one, adjacent filters one, and projections that change nothing are removed."""
     merge = Merging()
 
     def rule(node: Node) -> Node:
@@ -46,7 +46,7 @@ def merge_projects(plan: Node) -> Node:
 
 
 def with_balanced_condition(node: Node) -> Node:
-    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
+    """A filter whose conditions were added one by one, with all of them as one balanced conjunction."""
     if isinstance(node, Filter) and isinstance(node.condition, exp.And):
         return replace(node, condition=conjunction(conjuncts(node.condition)))
     return node

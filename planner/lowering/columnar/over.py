@@ -97,7 +97,7 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The calls as the kernel knows them; adds the columns that they read. ``in_time``: distances are milliseconds."""
+    """The calls for the kernel; adds the columns that they read. ``in_time``: distances are milliseconds."""
     for number, call in enumerate(calls):
         name, positional = result_name(number), call.positional
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME

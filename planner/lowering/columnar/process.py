@@ -75,7 +75,7 @@ def _tables(node: ProcessTable, tables: Iterable[DataFrame]) -> Iterator[DataFra
 
 
 def _inputs(argument: ProcessInput, number: int) -> list[Column]:
-    """The event time, the columns of the function's rows, and those that come out with its own."""
+    """The event time, the columns of the function's rows, and those that are emitted with its own."""
     time = [F.expr(micros(argument.time)).alias(TIME)] if argument.time is not None else []
     fields = [column(name) for name in argument.fields]
     if argument.types:
@@ -105,7 +105,7 @@ def _passing(index: int) -> str:
 
 
 def _kernel(node: ProcessTable, schema: pa.Schema, context: Context, more: tuple[str, ...] = ()) -> Process:
-    """``more`` are columns of the input that come out behind those that the node passes through."""
+    """``more`` are columns of the input that are emitted after those that the node passes through."""
     function = context.runtime.function(node.function)
     assert function is not None, f'the binder has seen "{node.function}"'
     implementation: Any = context.runtime.implementation(function)

@@ -45,8 +45,8 @@ def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
     folder = _folder(module) if module is not None else None
     if folder is None or _installed(folder):
         return (columnar,)
-    beside = (m for m in tuple(sys.modules.values()) if _is_below(m, folder))
-    return (columnar, *beside)
+    others = (m for m in tuple(sys.modules.values()) if _is_below(m, folder))
+    return (columnar, *others)
 
 
 def _folder(module: ModuleType) -> Path | None:

@@ -133,10 +133,14 @@ def filtered(node: Node, conditions: Conditions) -> Node:
 
 def _pushed_below(node: Node, conditions: Conditions) -> Node:
     """``node`` with conditions below it, each of which passes it."""
-    return _beside(node, conditions) if isinstance(node, Filter) else node.with_pushed_filters(conditions, filtered)
+    return (
+        _with_more_conditions(node, conditions)
+        if isinstance(node, Filter)
+        else node.with_pushed_filters(conditions, filtered)
+    )
 
 
-def _beside(node: Filter, conditions: Conditions) -> Node:
+def _with_more_conditions(node: Filter, conditions: Conditions) -> Node:
     """``node``, whose own conditions can go no deeper, filtered by more conditions."""
     pushed, kept = _divided(node.input, conditions, guarded=True)
     below = _pushed_below(node.input, pushed) if pushed else node.input

@@ -79,7 +79,7 @@ class AnswerShape:
         except _REFUSED:
             width = len(self._fields)
             for row in rows:
-                if not (isinstance(row, Sequence) and len(row) == width):
+                if not _has_width(row, width):
                     return f"a row must have {width} values, not {shown(row)}"
             return next((text for row in rows if (text := self._wrong_value(row))), "Arrow does not take its rows")
         return None
@@ -98,6 +98,10 @@ class AnswerShape:
             except _REFUSED:
                 return f'column "{name}" is {kind} and got {shown(value)}'
         return None
+
+
+def _has_width(row: object, width: int) -> bool:
+    return isinstance(row, Sequence) and len(row) == width
 
 
 def _never(value: object) -> bool:

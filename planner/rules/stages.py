@@ -11,8 +11,7 @@ from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Project
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rules.push_filters import merge_projects, push_filters
-from sqlstream.planner.rules.push_lookup_filters import accepts_nothing, push_lookup_filters
+from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -20,6 +19,20 @@ from sqlstream.planner.rules.push_lookup_filters import accepts_nothing, push_lo
 def fold_constants(plan: Node) -> Node:
     """Constants are computed while planning, where SQL's NULLs, types and overflows cannot make a difference."""
     return bottom_up(plan, lambda node: node.with_constants_folded())
+
+
+def remove_unread_operators(plan: Node) -> Node:
+    """Operators that only add columns go where nobody reads these. Then nothing below has to wait for their watermark,
+    and filters above them move on."""
+    removable = _removable(plan)
+    if not removable:
+        return plan
+    pruned = prune_columns(plan)
+    return pruned if _removable(pruned) < removable else plan
+
+
+def _removable(plan: Node) -> int:
+    return sum(node.removed_if_unread for node in plan.walk())
 
 
 def remove_unused_time(plan: Node) -> Node:
@@ -98,13 +111,14 @@ class _PushLookupFilters:
         return push_lookup_filters(plan, self.accepts)
 
 
-# Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are
-# pruned, because the fused form reads fewer; so are filters of lookups, whose columns then need not be read.
-# Projections are merged last, when it is known which of them remain.
+# Operators whose results nobody reads need no watermark, and a watermark that nobody needs stops no filter, so these go
+# first. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
+# whose columns then need not be read. Projections are merged last, when it is known which of them remain.
 def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
     """The rules in their order; ``accepts`` says what lookup sources check themselves."""
     return (
         Stage("fold_constants", fold_constants),
+        Stage("remove_unread_operators", remove_unread_operators),
         Stage("remove_unused_time", remove_unused_time),
         Stage("remove_normalize", remove_normalize),
         Stage("push_filters", push_filters),

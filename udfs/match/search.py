@@ -16,8 +16,18 @@ import pyarrow as pa
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Aggregated, Current, Definitions, register_numbers
-from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
+from sqlstream.udfs.match.definitions import (
+    NO_ROW,
+    ROOT,
+    Aggregated,
+    Current,
+    Definitions,
+    Flags,
+    Indices,
+    Line,
+    Trail,
+    register_numbers,
+)
 
 Accumulators = dict[str | None, pa.Table]
 
@@ -219,6 +229,7 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
+            registers, start = threads.registers[:, own], threads.start[own]
             columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
             for column, operand in self._definitions.reads[variable].items():
@@ -232,7 +243,6 @@ class _Run:
                 if isinstance(operand, Current):
                     at = now
                 else:
-                    registers, start = threads.registers[:, own], threads.start[own]
                     at = self._definitions.registers.row_of(operand, registers, variable, now, start)
                 columns[column] = self._line.values(
                     operand.column, self._line.shifted(at, operand.shift), operand.absent

@@ -19,7 +19,7 @@ from sqlstream.types import DataType
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ALL = (exp.EQ, exp.NullSafeEQ)
 _SOME = (exp.NEQ, exp.NullSafeNEQ)
-_STRICT = {exp.LT: exp.LT, exp.LTE: exp.LT, exp.GT: exp.GT, exp.GTE: exp.GT}
+_STRICT: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.LT, exp.LTE: exp.LT, exp.GT: exp.GT, exp.GTE: exp.GT}
 
 Values = Callable[[exp.Expr], list[exp.Expr] | None]
 """The fields of a row value; None for any other expression."""

@@ -132,7 +132,7 @@ def _holds(operands: Sequence[exp.Expr], query: exp.Expr, case: UnknownCase) -> 
     rows: exp.Expr = query
     if case.equal or case.theirs:
         alias = exp.TableAlias(this=exp.to_identifier(_LISTED), columns=[name.copy() for name in names])
-        shown = [exp.column(names[i].copy()) for i in case.equal] or [exp.Literal.number(1)]
+        shown: list[exp.Expr] = [exp.column(names[i].copy()) for i in case.equal] or [exp.Literal.number(1)]
         select = exp.Select(
             expressions=shown, from_=exp.From(this=exp.Subquery(this=query.unnest().copy(), alias=alias))
         )

@@ -264,11 +264,16 @@ def _give_branches_equal_rows(query: exp.Expr, types: Types) -> None:
         for i, column in enumerate(zip(*(branch.expressions for branch in branches), strict=False)):
             shapes = [shape_of(value.unalias(), types) for value in column]
             shape = next((shape for shape in shapes if shape is not None), None)
-            for branch, value in zip(branches, column, strict=True) if shape is not None else ():
-                renamed = shaped(value.unalias(), shape, types)
-                if renamed is not value.unalias():
-                    named = exp.alias_(renamed, value.alias_or_name, quoted=True)
-                    branch.set("expressions", [*branch.expressions[:i], named, *branch.expressions[i + 1 :]])
+            if shape is not None:
+                for branch, value in zip(branches, column, strict=True):
+                    _set_column(branch, i, shaped(value.unalias(), shape, types))
+
+
+def _set_column(select: exp.Select, position: int, value: exp.Expr) -> None:
+    written = select.expressions[position]
+    if value is not written.unalias():
+        named = exp.alias_(value, written.alias_or_name, quoted=True)
+        select.set("expressions", [*select.expressions[:position], named, *select.expressions[position + 1 :]])
 
 
 def _branches(query: exp.Expr) -> Iterator[exp.Select]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
@@ -24,7 +25,6 @@ from sqlstream.session import Session, connect
 from sqlstream.shell.chart import Chart, Plot, svg_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from IPython.core.interactiveshell import InteractiveShell
 
     from sqlstream.jobs import Job
@@ -166,8 +166,6 @@ def _shown_live(query: Query, shown: int, seconds: float | None, chart: Chart | 
 
 def _tables(query: Query, shown: int, whole: bool) -> Iterator[tuple[pa.Table, pa.Table, int]]:
     """The table after each micro-batch, what is new where rows are only added, and how many rows there are."""
-    import pyarrow as pa
-
     count = 0
     if query.is_updating or whole:
         for table in query.tables():

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.jobs import Job, JobState
-from sqlstream.jobs.records.record import JobRecord
+from sqlstream.jobs.records.record import JobRecord, moment
 from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
 from sqlstream.local_page import Answer, LocalPage
 from sqlstream.secrets import shown_script
@@ -171,8 +171,6 @@ def _shown_name(served: _Served) -> str:
 
 
 def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
-    from sqlstream.jobs.records.record import moment  # loads PySpark
-
     view = served.view
     record = _record_of(served, status)
     state = status.state if status is not None else "NOT STARTED" if record is None else record.status

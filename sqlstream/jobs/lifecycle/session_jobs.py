@@ -225,7 +225,7 @@ class SessionJobs:
             return storage_at(path, self.spark.get(settings)) if here is None else here
 
         directory = settings["execution.checkpointing.dir"]
-        return iter(()) if directory is None else recorded_jobs(directory, storage_of)
+        return iter(() if directory is None else recorded_jobs(directory, storage_of))
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""

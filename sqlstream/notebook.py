@@ -18,9 +18,10 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import DisplayHandle
 
 from sqlstream.arguments import named_parameters
+from sqlstream.arrow_rows import ArrowRows, shown_rows_of
 from sqlstream.errors import SqlStreamError
 from sqlstream.query import Query
-from sqlstream.results import SHOWN, Rows, html_table, shown_rows_of, text_table
+from sqlstream.results import SHOWN, Rows, html_table, text_table
 from sqlstream.session import Session, connect
 from sqlstream.shell.chart import Chart, Plot, svg_of
 
@@ -150,7 +151,7 @@ def _shown_live(query: Query, shown: int, seconds: float | None, chart: Chart | 
         timer.start()
     try:
         for table, new, count in _tables(query, shown, whole):
-            last = Rows.of_arrow(table)
+            last = ArrowRows.of(table)
             if chart is not None:
                 chart.add(table if query.is_updating else new)
             handle.update(_live(last, columns, shown, _about(count, query), chart))

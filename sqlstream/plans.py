@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from sqlglot import exp
+
 from sqlstream.connectors import (
     LookupTable,
     Sink,
@@ -17,7 +19,7 @@ from sqlstream.connectors import (
 )
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
@@ -25,16 +27,54 @@ from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, with_final_rows
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, StatementSet
+from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
-from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
+
+# --- which tables a plan reads, asks and writes beside its result, and where a statement names them --------------
+
+
+def looked_up_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that lookups ask, each once."""
+    asked = (node.table_read for node in plan.walk() if not isinstance(node, Scan))
+    return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
+
+
+def side_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
+    tables = [table for node in plan.walk() if (table := node.side_table) is not None]
+    tables += dead_letter_tables(plan)
+    return tuple({table.name: table for table in tables}.values())
+
+
+def scanned_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that the plan reads, each once."""
+    return tuple({n.table.name: n.table for n in plan.walk() if isinstance(n, Scan)}.values())
+
+
+def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
+    """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
+    needs: dict[str, tuple[Table, dict[str, None]]] = {}
+    for read in (node.table_read for node in plan.walk()):
+        if read is not None:
+            table, names = read
+            needs.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))
+    for table, needed in needs.values():
+        yield table, tuple(needed)
+
+
+def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:
+    """Where the statement names the table first; None where a view does."""
+    named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
+    mentions = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
+    return next((span_of(t.this) for t in mentions), None)
+
 
 # --- statement sets -------------------------------------------------------------------------------------------
 

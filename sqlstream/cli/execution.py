@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import plain_text, writer_for
@@ -22,7 +23,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
-from sqlstream.results import Rows, shown_rows_of
+from sqlstream.results import Rows
 from sqlstream.secrets import shown_script
 from sqlstream.session import Session
 from sqlstream.spark.startup import SparkStart

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.output import PagedWriter, TableWriter, Writer
 from sqlstream.cli.progress import JobStatus
-from sqlstream.results import shown_rows_of
 from sqlstream.settings import RESULT_MODE, Settings
 from sqlstream.spark.tuning.standard_error import keep_stderr
 

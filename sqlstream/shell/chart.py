@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from rich.console import RenderableType
 from rich.text import Text
 
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.live import follow_on
 from sqlstream.cli.progress import JobStatus
-from sqlstream.results import Columns, shown_rows_of
+from sqlstream.results import Columns
 
 if TYPE_CHECKING:
     from sqlstream.query import Query

@@ -39,11 +39,10 @@ from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.rules.push_filters import comparisons
-from sqlstream.plans import Root, engine_settings_of, require_sources
+from sqlstream.plans import Root, engine_settings_of, require_sources, scanned_tables, side_tables
 from sqlstream.results import columns_of
 from sqlstream.settings import Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
-from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import LookupSource, Request, redacting

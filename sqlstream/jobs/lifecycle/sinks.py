@@ -18,7 +18,7 @@ from sqlstream.planner.lowering.bad_rows import inner_lacks, null_text
 from sqlstream.planner.lowering.outputs import main_rows, rows_of, side_rows
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
-from sqlstream.table_uses import side_tables
+from sqlstream.plans import side_tables
 from sqlstream.udfs.kernel import ROW_KIND
 
 

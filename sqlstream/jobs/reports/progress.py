@@ -150,6 +150,11 @@ class Progress:
         """True where the watermark says that a bounded input has ended."""
         return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
 
+    @property
+    def waiting_text(self) -> str:
+        """What stays in the checkpoint for the next run, as text; empty where nothing does."""
+        return waiting_text(self.waiting)
+
 
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""

@@ -17,7 +17,7 @@ from sqlstream.udfs.texts import python_list
 _DAY_MICROS = 86_400_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ArrowRows(Rows):
     """The rows of an Arrow table."""
 

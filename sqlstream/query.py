@@ -15,7 +15,6 @@ from sqlstream.arrow_rows import ArrowRows, in_time_zone, rows_of
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.results import SHOWN, Columns, Rows, text_table
-from sqlstream.udfs.keys import dense_ids
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +54,8 @@ class ChangingTable:
 
     def _left(self, changed: pa.Table, adds: np.ndarray) -> np.ndarray:
         """The indices of the rows that are left, in the order in which their key or value appeared."""
+        from sqlstream.udfs.keys import dense_ids  # pandas, which only updating results need
+
         numbered = dense_ids(changed, self._key or changed.column_names)
         if self._key:
             last = np.zeros(numbered.count, np.int64)

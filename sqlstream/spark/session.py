@@ -150,8 +150,12 @@ def _remote_session(master: str) -> SparkSession:
     try:
         return SparkSession.builder.remote(master).getOrCreate()
     except PySparkImportError as error:
-        hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
-        raise ExecutionError(MISSING_PACKAGE, "Spark misses a Python package", detail=str(error), hint=hint) from error
+        raise ExecutionError(
+            MISSING_PACKAGE,
+            "Spark misses a Python package",
+            detail=str(error),
+            hint="Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect.",
+        ) from error
 
 
 _in_effect = NONE

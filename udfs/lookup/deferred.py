@@ -31,7 +31,7 @@ _PENDING = 0
 
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
-    """The kernel behind a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
+    """The kernel after a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
     ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
 
     UNORDERED: rows with answers pass. KEY ORDERED: they wait for earlier rows of their key; the lookup key determines

@@ -74,9 +74,8 @@ class ByTime(Groups):
         rows = self.choice.choice([both, f"SELECT DISTINCT {key} AS k, ts FROM {other.name}"])
         windowed = self.windows_of(f"({rows}) AS d", hops=self.choice.random() < 0.4, ours=f"({rows})")
         calls = (f"w.window_end AS {columns[0].name}", f"COUNT(*) AS {columns[1].name}", f"SUM(k) AS {columns[2].name}")
-        return Relation(
-            lambda d: f"SELECT {', '.join(calls)} FROM {windowed(d)} AS w GROUP BY w.window_start, w.window_end", columns
-        )
+        items, by = ", ".join(calls), "w.window_start, w.window_end"
+        return Relation(lambda dialect: f"SELECT {items} FROM {windowed(dialect)} AS w GROUP BY {by}", columns)
 
     def temporal_join(self, one: TableKind, other: TableKind) -> Relation:
         """``history`` has all that happened to the table of versions; what was deleted is there no longer."""

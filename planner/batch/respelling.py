@@ -288,12 +288,8 @@ class _Respelling:
                 return exp.Null()
             case exp.Join():
                 return self._join(node)
-            case exp.From(this=exp.Unnest() | exp.Lateral() as source) if (made := self._generator(source)) is not None:
-                return exp.From(this=made)
-            case exp.From(this=exp.Lateral(this=exp.Subquery() as query) as source):
-                return exp.From(this=with_args(self.of(query), alias=source.args.get("alias")))
-            case exp.Table(this=exp.Func()) if (generator := self._called(node)) is not None:
-                return generator
+            case exp.From() | exp.Table():
+                return self._source(node)
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
 
     def _other(self, node: exp.Expr) -> exp.Expr:
@@ -373,6 +369,17 @@ class _Respelling:
         if user is not None and user.kind is FunctionKind.TABLE:
             return exp.Table(this=exp.Anonymous(this="INLINE", expressions=[self.of(call)]), alias=_named(alias))
         return None if isinstance(call, exp.Query) else exp.Table(this=self.of(call), alias=_named(alias))
+
+    def _source(self, node: exp.Expr) -> exp.Expr:
+        """FROM that starts with a generator, and a table that is one."""
+        match node:
+            case exp.From(this=exp.Lateral(this=exp.Subquery() as query) as source):
+                return exp.From(this=with_args(self.of(query), alias=source.args.get("alias")))
+            case exp.From(this=exp.Unnest() | exp.Lateral() as source) if (made := self._generator(source)) is not None:
+                return exp.From(this=made)
+            case exp.Table(this=exp.Func()) if (made := self._called(node)) is not None:
+                return made
+        return self._other(node)
 
     def _called(self, table: exp.Table) -> exp.Expr | None:
         """TABLE(f(x)) of a generator, and a table function of the user's, in FROM."""

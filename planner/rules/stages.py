@@ -119,8 +119,8 @@ def _closed(node: Node, closes: Closing) -> Node:
             return replace(node, input=_closed(node.input, below)) if below is not None else node
         case Union():
             at = [field.name for field in node.schema].index(closes.field)
-            below = (_closed(branch, replace(closes, field=branch.schema[at].name)) for branch in node.branches)
-            return node.with_inputs(tuple(below))
+            branches = (_closed(branch, replace(closes, field=branch.schema[at].name)) for branch in node.branches)
+            return node.with_inputs(tuple(branches))
         case Deduplicate() if node.is_distinct and closes.field in node.keys:
             return replace(node, closes=closes, ttl_ms=0)
     return node

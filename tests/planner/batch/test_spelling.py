@@ -52,7 +52,8 @@ def spelled(text: str) -> str:
         ),
         (
             "SELECT a + 1 AS x, SUM(x) AS s, SUM(x * 2), x AS y FROM t GROUP BY a",
-            "SELECT a + 1 AS x, SUM((a + 1)) AS s, SUM((a + 1) * 2) AS `sum(x * 2)`, x AS y FROM `_t` AS `t` GROUP BY a",
+            "SELECT a + 1 AS x, SUM((a + 1)) AS s, SUM((a + 1) * 2) AS `sum(x * 2)`, x AS y FROM `_t` AS `t` "
+            "GROUP BY a",
         ),
         (
             "SELECT x.b AS n, ROW_NUMBER() OVER (ORDER BY n) AS m FROM (SELECT a AS n, b FROM t) AS x",
@@ -64,8 +65,8 @@ def spelled(text: str) -> str:
         ),
         (
             "SELECT a, GROUPING(a), GROUPING_ID(b) FROM t GROUP BY a HAVING GROUPING(a) = 0",
-            "SELECT a, CAST(0 AS TINYINT) AS `grouping(a)`, GROUPING_ID(b) AS `grouping_id(b)` FROM `_t` AS `t` GROUP BY a "
-            "HAVING CAST(0 AS TINYINT) = 0",
+            "SELECT a, CAST(0 AS TINYINT) AS `grouping(a)`, GROUPING_ID(b) AS `grouping_id(b)` FROM `_t` AS `t` "
+            "GROUP BY a HAVING CAST(0 AS TINYINT) = 0",
         ),
         ("SELECT x FROM TABLE(EXPLODE(ARRAY(1))) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
         ("SELECT x FROM LATERAL EXPLODE(ARRAY(1)) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),

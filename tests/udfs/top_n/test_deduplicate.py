@@ -148,6 +148,7 @@ def distinct(**options: Any) -> KernelHarness:
 
 
 def stored(kernel: KernelHarness) -> int:
+    assert isinstance(kernel.kernel, DeduplicateKernel)
     return sum(KeyedState(store, "rows", kernel.kernel._stored).load_all().num_rows for store in kernel.stores)
 
 

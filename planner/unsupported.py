@@ -51,7 +51,7 @@ FEATURES: dict[str, Unsupported] = {
     "over function": Unsupported(
         "SS304",
         "these functions over a frame",
-        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
+        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE.",
     ),
     "subquery": Unsupported(
         "SS308",
@@ -66,8 +66,8 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "subquery of rows": Unsupported(
         "SS308",
-        "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
-        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
+        "comparisons of more than three values that may be NULL with a subquery, below OR, NOT and CASE",
+        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare fewer values.",
     ),
     "emit": Unsupported(
         "SS313",
@@ -220,6 +220,11 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "aggregate limit": Unsupported(
+        "SS399",
+        "limits among the arguments of an aggregate",
+        "Write SLICE(ARRAY_AGG(x ORDER BY y), 1, n) for the first n values.",
     ),
     "alias of a random value": Unsupported(
         "SS359",

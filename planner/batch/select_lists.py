@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream.planner.expressions import (
     as_expression,
     is_repeatable,
+    own_expressions,
     parenthesized,
     with_args,
     with_children_changed,
@@ -31,8 +32,9 @@ def names_given(query: exp.Expr) -> Counter[str]:
 def with_aliases_read(
     select: exp.Select, is_column: Callable[[str], bool], given: Counter[str], aggregates: Callable[[exp.Expr], bool]
 ) -> exp.Select:
-    """The SELECT whose aggregates and OVERs have the expressions of the aliases that they read, which Spark reads
-    everywhere else. Names that FROM may have, too, stay as they are."""
+    """The SELECT whose aggregates and OVERs, and with GROUP BY all columns, have the expressions of the aliases that
+    they read; elsewhere Spark reads these. Names that FROM may have, too, stay as they are."""
+    grouped = select.args.get("group") is not None
     own = Counter(e.alias.casefold() for e in select.expressions if isinstance(e, exp.Alias))
     aliases: dict[str, exp.Expression] = {}
     columns: list[exp.Expr] = []
@@ -47,14 +49,14 @@ def with_aliases_read(
         return with_children_changed(node, lambda child: value(child, inside))
 
     for column in select.expressions:
-        changed = value(column, inside=False) if aliases else column
+        changed = value(column, inside=grouped) if aliases else column
         if changed != column and not isinstance(column, exp.Alias):
             changed = exp.Alias(this=changed, alias=exp.to_identifier(shown_name(column), quoted=True))
         columns.append(changed if changed != column else column)
         name = column.alias.casefold() if isinstance(column, exp.Alias) else ""
         if name and own[name] == given[name] == 1 and not is_column(name):
             whole = as_expression(value(column.this, inside=True))
-            if is_repeatable(whole) and whole.find(exp.Query, exp.Window) is None:
+            if is_repeatable(whole) and whole.find(exp.Query) is None:
                 aliases[name] = whole
     same = all(column is before for column, before in zip(columns, select.expressions, strict=True))
     return select if same else with_args(select, expressions=columns)
@@ -65,21 +67,26 @@ def without_grouping(select: exp.Select) -> exp.Select:
     group = select.args.get("group")
     if group is None or any(group.args.get(key) for key in _SETS):
         return select
-    if group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None:
+    if group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None or not any(
+        map(_is_bits, own_expressions(select))
+    ):
         return select
     keys = set(_keys(select, group))
 
     def value(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node
-        name = spark_name(node) if isinstance(node, exp.Func) else None
-        if name in _BITS and all(argument in keys for argument in node.expressions):
-            return exp.cast(exp.Literal.number(0), exp.DataType.build(_BITS[name]))
+        if _is_bits(node) and all(argument in keys for argument in node.expressions):
+            return exp.cast(exp.Literal.number(0), exp.DataType.build(_BITS[node.name.lower()]))
         return with_children_changed(node, value)
 
     clauses = {key: select.args[key] for key in ("having", "qualify", "order") if select.args.get(key) is not None}
     columns = [_named(value(column), column) for column in select.expressions]
     return with_args(select, expressions=columns, **{key: value(clause) for key, clause in clauses.items()})
+
+
+def _is_bits(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Func) and spark_name(node) in _BITS
 
 
 def _named(changed: exp.Expr, column: exp.Expr) -> exp.Expr:

@@ -21,13 +21,15 @@ from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outsi
 from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
+from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
+from sqlstream.planner.binder.respelling import all_spelled_out, spelled_out
+from sqlstream.planner.binder.subqueries import MOST_NULLABLE
 from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
+from sqlstream.planner.operators.over import NUMBERS, PLACES
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import UNKNOWN
 from sqlstream.udfs.joins import JoinKind
@@ -91,7 +93,7 @@ class _Gaps(Scopes):
         if not is_ordered(query):
             return
         order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
-        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        is_counted = is_row_count(limit, 0) and is_row_count(offset, 0) and (limit is not None or offset is None)
         if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):
@@ -168,7 +170,7 @@ class _Gaps(Scopes):
                 return
             case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
-                if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
+                if len(node.this.unnest().expressions) > MOST_NULLABLE and not _null_is_false(expression):
                     yield "a subquery of rows"
                 yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
                 return
@@ -201,7 +203,7 @@ class _Gaps(Scopes):
 
     def _window(self, window: exp.Expr, select: exp.Select, scope: Scope) -> Iterator[str]:
         spec, call = _specification(window, select), window.this
-        called = spark_name(call) or type(call).__name__.lower()
+        called = name_of(without_treatment(call)[0])
         order, frame = spec.args.get("order"), spec.args.get("spec")
         if called in NUMBERS and not call_arguments(call):
             if order is None:
@@ -213,21 +215,16 @@ class _Gaps(Scopes):
         ascends = first is not None and not first.args.get("desc")
         if time is TimeDomain.PROCESSING and not ascends:
             yield "OVER in the reverse order of processing time"
-        if self._is_refused_over(call, called):
+        if kind_of(called) is BuiltinKind.WINDOW and called not in POSITIONAL:
             yield f"{called.upper()} with OVER"
         if frame is not None and (_word(frame, "kind") not in ("ROWS", "RANGE") or frame.args.get("exclude")):
             yield "a frame of groups"
-        of_all_before = frame is None or (_word(frame, "start") == "UNBOUNDED" and not _is_endless(frame))
-        if called == NTH and of_all_before and time is not None and ascends:
-            yield "NTH_VALUE of all rows before"
-
-    def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
-        """Whether a function is not executed over a frame."""
-        if aggregate_name(call, self._catalog) is not None:
-            return called in COLLECTING
-        return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
-            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
-        )
+        if (
+            time is TimeDomain.PROCESSING
+            and ascends
+            and (called in PLACES or (frame is not None and _is_endless(frame)))
+        ):
+            yield "OVER of all rows in the order of processing time"
 
     # --- FROM ---------------------------------------------------------------------------------------------------
 
@@ -321,7 +318,7 @@ class _Gaps(Scopes):
             return
         both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
-        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both, kind):
             yield "a condition of rows of both sides"
 
     def _is_in_rows(self, join: exp.Join) -> bool:

@@ -12,12 +12,14 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.builtin import Aggregate, NullTreatment
+from sqlstream.functions.catalogue import FUNCTIONS, aggregate_of
 from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
 from sqlstream.planner import intervals
-from sqlstream.planner.binder.calls import aggregate_name, check_call, expanded
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, check_call, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
@@ -110,8 +112,11 @@ class _Binder:
                 return self._interval(node)
             case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):
                 return self._wrong(quoted_name(node))
-        if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
-            self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
+        if isinstance(node, exp.Limit):
+            self.context.refuse("aggregate limit", node)
+            return exp.Null()
+        if isinstance(node, exp.Order) and not isinstance(node.parent, exp.WithinGroup):
+            self.context.refuse("syntax", node, "It is a second ORDER BY of the same aggregate.")
             return exp.Null()
         feature = _refused_feature(node)
         if feature is not None:
@@ -169,6 +174,9 @@ class _Binder:
         else:
             self._check_aggregate(node, name)
             bound = replace(self, inside=name)._children(node)
+        if isinstance(node, exp.WithinGroup):
+            check_aggregate_order(node, self.context)
+            wrong = wrong or len(self.context.problems) > mistakes
         if name is not None and not isinstance(node.parent, AGGREGATE_WRAPPERS):
             bound = with_null_treatment(bound, self.context)
         elif name is None and self.inside is None and isinstance(node, NULL_TREATMENTS):
@@ -222,14 +230,14 @@ def _refused_feature(node: exp.Expr) -> str | None:
 
 NULL_TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)
 
-_TAKERS = frozenset({
-    "any_value", "array_agg", "collect_list", "collect_set", "first", "first_value", "last", "last_value",
-})  # fmt: skip
-
+_TREATMENTS: dict[NullTreatment, type[exp.Expression]] = {
+    NullTreatment.IGNORE: exp.IgnoreNulls,
+    NullTreatment.RESPECT: exp.RespectNulls,
+}
 NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
-    "array_agg": exp.RespectNulls,
-    "first_value": exp.IgnoreNulls,
-    "last_value": exp.IgnoreNulls,
+    name: _TREATMENTS[function.nulls]
+    for name, function in FUNCTIONS.items()
+    if isinstance(function, Aggregate) and function.nulls is not None and function.flink
 }
 """Flink's defaults, for the names that Flink has. FIRST, LAST and COLLECT_LIST behave as in Spark."""
 
@@ -242,7 +250,8 @@ def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
     """
     treatments = [node for node in call.walk() if isinstance(node, NULL_TREATMENTS)]
     name = spark_name(_plain_call(call))
-    if treatments and name not in _TAKERS:
+    aggregate = aggregate_of(name)
+    if treatments and (aggregate is None or aggregate.nulls is None):
         context.wrong(
             "SS207", f'aggregate "{name}" takes neither IGNORE NULLS nor RESPECT NULLS', treatments[0], _NULLS_HINT
         )

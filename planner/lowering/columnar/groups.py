@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.aggregate_calls import (
     NOT_EXECUTED,
-    PICKS,
     CallParts,
     call_parts,
     kernel_arguments,
     values_and_constants,
 )
+from sqlstream.planner.aggregate_order import in_words_of_spark
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item
@@ -75,7 +76,7 @@ def _arrow(result: DataType) -> pa.DataType:
 
 
 def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:
-    typed = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
+    typed = rows.groupBy().agg(F.expr(context.sql(as_expression(in_words_of_spark(expression)))).alias("t"))
     return from_spark(typed.schema["t"].dataType.jsonValue())
 
 
@@ -91,7 +92,8 @@ def split_call(name: str, expression: exp.Expression, result: pa.DataType, runti
     called = spark_name(parts.call)
     assert called is not None, f"{parts.call!r} is no aggregate call"
     values, constants = values_and_constants(called, parts)
-    if called in PICKS and constants:
+    aggregate = aggregate_of(called)
+    if aggregate is not None and aggregate.says_whether_nulls_are_ignored and constants:
         parts, constants = parts.ignoring_nulls(constants[0] is True), ()
     return _split(
         name, called, parts, kernel_arguments(called, values, binary=pa.types.is_binary(result)), constants, result

@@ -118,7 +118,7 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
-    closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     ranked = ranked_input(node, node.keys, below, closes, time=time, came_at=clock)
     kernel = DeduplicateKernel(
         ranked.schema,

@@ -52,7 +52,7 @@ def spelled(text: str) -> str:
         ),
         (
             "SELECT a + 1 AS x, SUM(x) AS s, SUM(x * 2), x AS y FROM t GROUP BY a",
-            "SELECT a + 1 AS x, SUM((a + 1)) AS s, SUM((a + 1) * 2) AS `sum(x * 2)`, x AS y FROM `_t` AS `t` "
+            "SELECT a + 1 AS x, SUM((a + 1)) AS s, SUM((a + 1) * 2) AS `sum(x * 2)`, (a + 1) AS y FROM `_t` AS `t` "
             "GROUP BY a",
         ),
         (

@@ -10,8 +10,8 @@ from sqlstream.planner.fields import FieldNames, Provenance, UniqueNames, keys_f
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.over import Sorted
-from sqlstream.planner.operators.top_n import ROW_NUMBER, Closing, TopN
+from sqlstream.planner.operators.over import Closing, Sorted
+from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 
 

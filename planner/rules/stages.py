@@ -13,7 +13,7 @@ from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Union
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.top_n import Closing
+from sqlstream.planner.operators.over import Closing
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import Accepts
 from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters

@@ -48,6 +48,12 @@ FEATURES: dict[str, Unsupported] = {
     "over frame": Unsupported(
         "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
     ),
+    "group frame": Unsupported(
+        "SS304",
+        "frames of GROUPS",
+        "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING.",
+        "Neither Flink nor Spark has them.",
+    ),
     "over function": Unsupported(
         "SS304",
         "these functions over a frame",
@@ -57,6 +63,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS308",
         "subqueries in this place",
         "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
+    ),
+    "array subquery": Unsupported(
+        "SS308",
+        "subqueries in ARRAY",
+        "Write (SELECT ARRAY_AGG(x) FROM …), which is NULL without rows.",
+        "Neither Flink nor Spark has them.",
     ),
     "correlated subquery": Unsupported(
         "SS308",

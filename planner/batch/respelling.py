@@ -18,6 +18,7 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
+from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import expanded
 from sqlstream.planner.binder.context import Context, bind_error
@@ -287,7 +288,10 @@ class _Respelling:
         if isinstance(node, exp.Select):
             hint = node.args.get("hint")
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
+            group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+        if isinstance(copy, exp.Window):
+            window_in_words_of_spark(copy, self._context)
         return copy
 
     def _interval(self, node: exp.Interval) -> exp.Expr:

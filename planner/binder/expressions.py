@@ -203,6 +203,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
+        case exp.Query() if isinstance(node.parent, exp.Array):
+            return "array subquery"
         case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):

@@ -22,9 +22,10 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import WITH_SAME_NAMES, Input, Resolved, Way, chosen_way, resolve, stream_gaps
+from sqlstream.planner.batch import Input, Resolved, Way, chosen_way, refused_by_streams_alone, resolve, stream_gaps
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
@@ -139,14 +140,9 @@ def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
 
 
 def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
-    """Whether no stream executes the statement: a part of its query, or its changes that the table does not take.
-
-    SqlStreamError with what is wrong with a query of which only the order, or a table, keeps it from being a stream.
-    """
+    """Whether no stream executes the statement: a part of its query, or its changes that the table does not take."""
     tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
     gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
-    if gaps and gaps <= WITH_SAME_NAMES:
-        unchecked_plan(statement, workspace, any_order=True)
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)
@@ -209,14 +205,15 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
 
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
     resolved = resolve(statement.query, workspace.catalog, named, dynamic)
-    way = chosen_way(resolved, workspace.catalog, ends)
+    way = chosen_way(resolved, workspace.catalog, ends, named)
     way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))
     return _Examined(resolved, names, way, way.may_be_batch and not _tolerates_functions(resolved, workspace))
 
 
 @on_deep_stack
 def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batch:
-    """The query in Spark's words. SqlStreamError for what these lack."""
+    """The query in Spark's words. SqlStreamError with what is wrong with it, and for what these words lack."""
+    _require_no_mistake(statement, workspace)
     resolved, names = examined.resolved, examined.names
     tables = [table_input.table for table_input in resolved.inputs]
     columns: dict[str, DataType] = {}
@@ -224,8 +221,20 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         name = column.name.casefold()
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
-    query = for_spark(resolved.query, workspace.catalog, columns, keys)
+    named = {names[table.name]: table for table in tables if table.name in names}
+    query = with_values_of_groups(resolved.query, workspace.catalog, named)
+    query = for_spark(query, workspace.catalog, columns, keys)
     return Batch(statement, query, resolved, names, examined.way.why)
+
+
+def _require_no_mistake(statement: Chosen, workspace: Workspace) -> None:
+    """SqlStreamError with mistakes of names and types that the binder of streams sees, before what streams refuse."""
+    try:
+        unchecked_plan(statement, workspace, any_order=True)
+    except SqlStreamError as error:
+        mistakes = [d for d in error.diagnostics if not refused_by_streams_alone(d)]
+        if mistakes:
+            raise SqlStreamError.of(mistakes) from None
 
 
 def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause | None:
@@ -271,13 +280,18 @@ def why_stream(statement: Chosen, workspace: Workspace) -> str:
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return "stream: 'execution.runtime-mode' is 'streaming'"
     try:
-        way = chosen_way(resolve(statement.query, workspace.catalog, lambda table: table.name), workspace.catalog, ends)
+        resolved = resolve(statement.query, workspace.catalog, _name_of)
+        way = chosen_way(resolved, workspace.catalog, ends, _name_of)
     except SqlStreamError:
         return "stream"
     if not way.may_be_batch:
         late = workspace.settings["execution.runtime-mode"] == "batch"
         return f"stream: {way.why}{'; no row of it is late' if late else ''}"
     return "stream: all inputs are bounded, and no clause needs all rows at once"
+
+
+def _name_of(table: Table) -> str:
+    return table.name
 
 
 def explained_batch(batch: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:

@@ -14,7 +14,7 @@ from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.tokens import TokenType
 
-from sqlstream.grammar.json_calls import JsonCall, PathInto, json_call_text, steps_behind_colon
+from sqlstream.grammar.calls import JsonCall, PathInto, json_call_text, steps_behind_colon
 from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.quoting import quote_dotted, quote_name

@@ -12,9 +12,8 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
+from sqlstream.grammar.calls import ALIASED_ARGUMENTS, BUILDERS, JSON_CALLS, KEYWORDS, SPECIAL_FORMS, JsonParser
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
-from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
-from sqlstream.grammar.json_calls import JSON_CALLS, JsonParser
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
 from sqlstream.grammar.strict import StrictParser
 from sqlstream.grammar.trees import ROUNDED_TO, RoundedTime, rebalanced

@@ -15,9 +15,8 @@ from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.depth import TooDeep, on_deep_stack, run_on_deep_stack
-from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.failures import SyntaxFailure, leftover, too_deep
+from sqlstream.grammar.failures import SyntaxFailure, diagnose, leftover, token_error, too_deep, unbalanced
 from sqlstream.grammar.language import END, readable
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser

@@ -18,8 +18,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span, shortened
-from sqlstream.grammar.diagnosis import token_error
-from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_span, unexpected
+from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_error, token_span, unexpected
 from sqlstream.grammar.forgiven import ForgivenParser
 from sqlstream.grammar.spans import mark, span_of
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.functions.catalogue import result_type
 from sqlstream.functions.result_types import as_decimal, common_type, precision_and_scale, wider
-from sqlstream.grammar.json_calls import JsonCall, PathInto
+from sqlstream.grammar.calls import JsonCall, PathInto
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.fields import Field, Schema

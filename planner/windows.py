@@ -9,10 +9,10 @@ from typing import Self
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import ordinal, readable
 from sqlstream.planner.expressions import columns_of, sql, substituted
 from sqlstream.planner.fields import Field, Schema, field_of
 from sqlstream.planner.firing import PythonCall
+from sqlstream.planner.intervals import ordinal, readable
 from sqlstream.types import TIMESTAMP
 
 

@@ -17,7 +17,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
-from sqlstream.planner.rules.push_lookup_filters import comparisons
+from sqlstream.planner.rules.push_filters import comparisons
 from sqlstream.plans import Root, engine_settings_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.connectors import on_spark
 from tests.import_graph import ROOMS, ROOT, imported_names, module_name, product_files
 
 FOUNDATION = ("errors", "functions", "secrets", "types")
@@ -126,6 +127,20 @@ def test_import_of_the_product_is_fast_and_light():
 def test_parsing_and_planning_load_no_spark(room: str):
     _, loaded = _loaded_by(f"import sqlstream.{room}")
     assert not loaded & {"pyspark", "py4j"}
+
+
+def test_describing_connectors_loads_no_spark():
+    """Statements are checked by what a connector says of itself; ``on_spark`` is for jobs."""
+    names = (module_name(path) for path in product_files())
+    described = [n for n in names if n.startswith("sqlstream.connectors.") and not n.endswith("__main__")]
+    apart = [n for n in described if not n.startswith("sqlstream.connectors.on_spark.")]
+    _, loaded = _loaded_by(f"import {', '.join(apart)}")
+    assert not loaded & {"pyspark", "py4j"}
+
+
+def test_every_module_that_runs_connectors_can_be_reached():
+    folder = Path(on_spark.__file__).parent
+    assert on_spark.__all__ == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
 def test_kernels_load_no_parser():

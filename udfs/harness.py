@@ -28,11 +28,12 @@ from sqlstream.udfs.kernel import (
     Context,
     Domain,
     Kernel,
+    MemoryStore,
+    Traffic,
     Wait,
     added,
 )
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.state.memory import MemoryStore, Traffic
 
 Row = dict[str, Any]
 Rows: TypeAlias = Sequence[Row] | pa.Table

@@ -1,4 +1,4 @@
-"""Parts of a query over finished data that Spark SQL does not analyze, found in its syntax and the columns of its tables.
+"""Parts of a query over finished data that Spark SQL does not analyze, found in its syntax and its tables' columns.
 
 Such a query runs as a stream where a stream executes it. Most are subqueries that read the query around them: Spark
 joins them below the operator that has them, and not every operator of it can have one.
@@ -76,9 +76,10 @@ class _Gaps(Scopes):
             place = self._place(column, select)
             of_group = place == "expressions" and self.is_aggregation(select)
             of_window = column.find_ancestor(exp.Window, exp.Select) is not select
-            if (place in ("group", "order", "laterals") or of_group or of_window) and scope.is_outer(column):
-                if column.table or column.name.casefold() not in aliases:
-                    yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
+            is_alias = not column.table and column.name.casefold() in aliases
+            refused = place in ("group", "order", "laterals") or of_group or of_window
+            if refused and not is_alias and scope.is_outer(column):
+                yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
 
     def _own_columns(self, select: exp.Select) -> Iterator[exp.Column]:
         nodes = select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)

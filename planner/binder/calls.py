@@ -11,7 +11,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, is_aggregate, kind_of
 from sqlstream.grammar import parse_query
-from sqlstream.grammar.json_calls import JsonCall
+from sqlstream.grammar.calls import JsonCall
 from sqlstream.grammar.spans import mark, mark_as, span_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind

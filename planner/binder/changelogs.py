@@ -18,8 +18,7 @@ from sqlstream.planner.changes import NodeT, is_upsert, producer_of, rejected_ki
 from sqlstream.planner.fields import UniqueNames
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
-from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.operators.changelogs import Codes, FromChangelog, Normalize, ToChangelog
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
 

@@ -31,10 +31,8 @@ from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
-from sqlstream.planner.operators.join import Equality, Join
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Equality, Join, RegularJoin, WindowJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast

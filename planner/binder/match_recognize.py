@@ -24,10 +24,9 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.fields import Field, Item, Schema, UniqueNames, field_name, field_of, shown_name
-from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.intervals import interval_ms, readable
 from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads, match_conditions
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
 from sqlstream.planner.node import Node

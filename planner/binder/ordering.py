@@ -21,10 +21,9 @@ from sqlstream.planner.fields import Field, Item, Schema
 from sqlstream.planner.node import Node, Unary, bottom_up, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.over import Over, OverCall, Sorted
+from sqlstream.planner.operators.over import Over, OverCall, Sorted, UpdatingOver
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, number_between
-from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble

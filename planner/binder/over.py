@@ -32,9 +32,8 @@ from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
+from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted, UpdatingOver
 from sqlstream.planner.operators.top_n import INT
-from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 

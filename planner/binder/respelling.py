@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS
-from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
+from sqlstream.grammar.calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
@@ -25,8 +25,7 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.functions.spelling import nests, path_of
-from sqlstream.planner.functions.templates import called, filled, text
+from sqlstream.planner.functions.spelling import called, filled, nests, path_of, text
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 

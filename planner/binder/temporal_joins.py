@@ -30,12 +30,10 @@ from sqlstream.planner.expressions import as_expression, columns_of, conjunction
 from sqlstream.planner.kernel_expressions import COMPARISONS, pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
-from sqlstream.planner.operators.asof_join import AsofJoin
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.join import Equality
-from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.operators.join import Equality, RegularJoin
+from sqlstream.planner.operators.temporal_join import AsofJoin, TemporalJoin
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs.joins import JoinKind
 

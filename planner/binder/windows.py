@@ -17,12 +17,11 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, UniqueNames
-from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
+from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, readable, text_ms, whole_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.windows import (

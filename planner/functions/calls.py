@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.functions.elsewhere import instead_of
+from sqlstream.grammar.calls import JsonCall
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.json_calls import JsonCall
 from sqlstream.planner.suggestions import one_of_many
 
 # Wrappers around one aggregate call that belong to it.

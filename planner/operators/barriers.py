@@ -8,9 +8,9 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
 from sqlstream.udfs.barriers import MOST_HELD

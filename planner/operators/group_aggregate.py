@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from sqlstream.planner.aggregate_calls import sees_order, sees_ties, types_of_aggregate, values_read_by
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.operators.window_aggregate import GROUPING_SET
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, expiry_text

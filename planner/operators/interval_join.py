@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Schema
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, cached_per_node
 from sqlstream.planner.operators.join import Join, without_time
 from sqlstream.planner.properties import FieldsRead, StateDescription

@@ -9,9 +9,9 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, keys_fact, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
-from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import FieldNames, Provenance, Schema
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, StateDescription, expiry_text
 from sqlstream.udfs.changes import SetKind

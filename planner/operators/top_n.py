@@ -9,8 +9,8 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, field_of, keys_fact
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text

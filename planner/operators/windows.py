@@ -10,7 +10,6 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import (
     Field,
@@ -23,6 +22,7 @@ from sqlstream.planner.fields import (
     keys_fact,
 )
 from sqlstream.planner.firing import AfterProcessingTime, AfterWatermark, Trigger
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, Remark, StateDescription, Topic, WindowInfo

@@ -8,8 +8,8 @@ from enum import Enum
 
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import Column, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.text import tree
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.properties import WaitsFor

@@ -11,8 +11,7 @@ from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Project
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rules.push_filters import merge_projects, push_filters
-from sqlstream.planner.rules.push_lookup_filters import accepts_nothing, push_lookup_filters
+from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters
 
 # --- rules ----------------------------------------------------------------------------------------------------
 

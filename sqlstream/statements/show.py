@@ -15,8 +15,8 @@ from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder import CORE_MODULE
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
-from sqlstream.planner.durations import as_interval
 from sqlstream.planner.fields import Schema
+from sqlstream.planner.intervals import as_interval
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
 from sqlstream.statements.definitions import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import Environment
-from sqlstream.connectors import test as test_connector
+from sqlstream.connectors.on_spark import test as test_connector
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error

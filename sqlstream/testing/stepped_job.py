@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import Environment, sink_connector
-from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
+from sqlstream.connectors.on_spark import test as test_connector
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import local_storage_at

@@ -1,9 +1,12 @@
-"""Which aggregate functions are executed, and how each is planned."""
+"""Which aggregate functions are executed, and how each is planned; the aggregates of users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +16,14 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.functions.builtin import Aggregate
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.types import from_arrow
-from sqlstream.udfs.aggregates import lists, moments
+from sqlstream.udfs.aggregates import lists, statistics
 from sqlstream.udfs.aggregates.accumulator import (
     ARRIVAL,
     Accumulator,
     AggregateCall,
+    Batch,
+    Columns,
+    Groups,
     Ordering,
     Plan,
     Source,
@@ -25,22 +31,75 @@ from sqlstream.udfs.aggregates.accumulator import (
     is_ordered,
 )
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
-from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
 from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.lists import collected, joined, over_distinct, over_rows
-from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
-from sqlstream.udfs.aggregates.sketches import approximate_count
+from sqlstream.udfs.aggregates.statistics import approximate_count, kurtosis, skewness, variance
 from sqlstream.udfs.aggregates.sums import (
     Bits,
     Count,
+    DecimalSum,
     FloatSum,
     IntegerSum,
     average,
+    decimal_average,
     interval_average,
     retracting_average,
+    sum_type,
 )
-from sqlstream.udfs.aggregates.user import user_aggregate
+from sqlstream.udfs.columnar import arrow_array, called, python_values
 from sqlstream.udfs.kernel import ROW_KIND
+
+# --- aggregates of users, which run row by row ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UserState(Accumulator):
+    """The state of a user's aggregate, pickled."""
+
+    function: str
+    implementation: Callable[[], Any]
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.binary(),)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection, aggregate = batch.select(self.source), self.implementation()
+        states = [self._call(aggregate.create) for _ in range(selection.groups.count)]
+        for group, *row in zip(selection.groups.ids.tolist(), *map(python_values, selection.columns), strict=True):
+            states[group] = self._changed(aggregate.accumulate, states[group], *row)
+        return (_pickled(states),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        aggregate = self.implementation()
+        states: dict[int, object] = {}
+        for group, other in zip(groups.ids.tolist(), map(pickle.loads, columns[0].to_pylist()), strict=True):
+            states[group] = self._changed(aggregate.merge, states[group], other) if group in states else other
+        return (_pickled(states[g] if g in states else self._call(aggregate.create) for g in range(groups.count)),)
+
+    def _changed(self, change: Callable[..., object], state: object, *arguments: object) -> object:
+        """The state after a change, which returns the new one, or None where it changed the given one."""
+        changed = self._call(change, state, *arguments)
+        return state if changed is None else changed
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> object:
+        return called(self.function, function, arguments)
+
+
+def _pickled(states: Iterable[object]) -> pa.Array:
+    return pa.array([pickle.dumps(state) for state in states], pa.binary())
+
+
+def user_aggregate(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
+    """The plan of a user's aggregate. ``implementation`` creates an instance of the class."""
+    return Plan((UserState(source, function, implementation),), partial(_finish, function, implementation, result))
+
+
+def _finish(function: str, implementation: Callable[[], Any], result: pa.DataType, states: pa.Array) -> pa.Array:
+    aggregate = implementation()
+    results = [called(function, aggregate.finish, (pickle.loads(state),)) for state in states.to_pylist()]
+    return arrow_array(function, results, result)
+
 
 NOT_EXECUTED = "SS395"
 
@@ -318,11 +377,11 @@ def _variance(*, sample: bool, root: bool) -> Planner:
     return _moment(lambda source: variance(source, sample=sample, root=root))
 
 
-def _comoment(formula: moments.Formula) -> Planner:
+def _comoment(formula: statistics.Formula) -> Planner:
     def plan(call: _Call) -> Plan:
         call.require(_is_real)
         call.require(_is_real, 1)
-        return moments.comoment(call.source, formula)
+        return statistics.comoment(call.source, formula)
 
     return plan
 
@@ -409,18 +468,18 @@ _PLANNERS: dict[str, Planner] = {
     "stddev_samp": _variance(sample=True, root=True),
     "skewness": _moment(skewness),
     "kurtosis": _moment(kurtosis),
-    "covar_pop": _comoment(moments.covar_pop),
-    "covar_samp": _comoment(moments.covar_samp),
-    "corr": _comoment(moments.corr),
+    "covar_pop": _comoment(statistics.covar_pop),
+    "covar_samp": _comoment(statistics.covar_samp),
+    "corr": _comoment(statistics.corr),
     "regr_count": _count,
-    "regr_avgx": _comoment(moments.regr_avgx),
-    "regr_avgy": _comoment(moments.regr_avgy),
-    "regr_sxx": _comoment(moments.regr_sxx),
-    "regr_syy": _comoment(moments.regr_syy),
-    "regr_sxy": _comoment(moments.regr_sxy),
-    "regr_slope": _comoment(moments.regr_slope),
-    "regr_intercept": _comoment(moments.regr_intercept),
-    "regr_r2": _comoment(moments.regr_r2),
+    "regr_avgx": _comoment(statistics.regr_avgx),
+    "regr_avgy": _comoment(statistics.regr_avgy),
+    "regr_sxx": _comoment(statistics.regr_sxx),
+    "regr_syy": _comoment(statistics.regr_syy),
+    "regr_sxy": _comoment(statistics.regr_sxy),
+    "regr_slope": _comoment(statistics.regr_slope),
+    "regr_intercept": _comoment(statistics.regr_intercept),
+    "regr_r2": _comoment(statistics.regr_r2),
     "median": _median,
     "percentile": _percentile,
     "percentile_cont": _percentile,

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.assigners.assigner import Assigned, times_of
-from sqlstream.udfs.assigners.merging import MILLISECOND
+from sqlstream.udfs.assigners.assigner import MILLISECOND, Assigned, times_of
 from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called, python_values
 from sqlstream.udfs.kernel import Context, Domain
 from sqlstream.udfs.user_rows import clock_ms, watermark_ms

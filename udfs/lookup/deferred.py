@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome
+from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome, StepKeys
 from sqlstream.udfs.lookup.asking import Asker
-from sqlstream.udfs.lookup.batch import StepKeys
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import Order
 from sqlstream.udfs.lookup.worker import worker

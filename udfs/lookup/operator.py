@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.lookup.answers import AnswerShape, LookupOutcome
+from sqlstream.udfs.lookup.answers import AnswerShape, Asked, LookupBatch, LookupOutcome, RowSelection, StepKeys
 from sqlstream.udfs.lookup.asking import Asker
-from sqlstream.udfs.lookup.batch import Asked, LookupBatch, RowSelection, StepKeys
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, METRICS, METRICS_TYPE, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, QueuedRows, WaitingRows, entries_of, queue_of

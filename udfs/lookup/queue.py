@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from sqlstream.udfs.lookup.batch import LookupBatch
+from sqlstream.udfs.lookup.answers import LookupBatch
 from sqlstream.udfs.lookup.options import Order
 
 Content = TypeVar("Content")

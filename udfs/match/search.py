@@ -16,8 +16,18 @@ import pyarrow as pa
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Aggregated, Current, Definitions, register_numbers
-from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
+from sqlstream.udfs.match.definitions import (
+    NO_ROW,
+    ROOT,
+    Aggregated,
+    Current,
+    Definitions,
+    Flags,
+    Indices,
+    Line,
+    Trail,
+    register_numbers,
+)
 
 Accumulators = dict[str | None, pa.Table]
 

@@ -22,8 +22,7 @@ from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Indices, Line
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
-from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.time_to_live import ExpiringKernel
+from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 

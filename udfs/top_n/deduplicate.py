@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.state.time_to_live import ExpiringKernel
+from sqlstream.udfs.state.keyed import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 

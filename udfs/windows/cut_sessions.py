@@ -23,8 +23,18 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Session, Times
-from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, on_line, range_minima, taken_windows
+from sqlstream.udfs.assigners.assigner import (
+    MILLISECOND,
+    Flags,
+    RowIndices,
+    Session,
+    Times,
+    Windows,
+    late_windows,
+    on_line,
+    range_minima,
+    taken_windows,
+)
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
 from sqlstream.planner.lowering.time import required_time, time_of
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows

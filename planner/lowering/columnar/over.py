@@ -28,8 +28,7 @@ from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
-from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, UpdatingOver
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType

@@ -23,7 +23,7 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.description import row_type
 from sqlstream.udfs.process.function import Descriptor
-from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.process.kernel import Process, RowByRow
 from sqlstream.udfs.process.process_call import (
     FAILED_ROW,
     FAILURE,
@@ -36,7 +36,6 @@ from sqlstream.udfs.process.process_call import (
     passed_column,
     result_column,
 )
-from sqlstream.udfs.process.row_by_row import RowByRow
 from sqlstream.udfs.spark.batches import Batches
 
 

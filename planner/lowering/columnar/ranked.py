@@ -30,22 +30,21 @@ from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros, quoted
 from sqlstream.planner.node import Node
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import Closing, TopN
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.current_watermark import NOW, CurrentWatermarkKernel
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking

@@ -19,8 +19,7 @@ from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
-from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
-from sqlstream.udfs.listed_files import files_of, unreadable, vanished
+from sqlstream.udfs.listed_files import OTHER_TYPE, files_of, type_name, unreadable, vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------
 # Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving

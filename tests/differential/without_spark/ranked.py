@@ -6,16 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Step
-from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking

@@ -13,8 +13,7 @@ from sqlstream.functions.builtin import Aggregate, Builtin, BuiltinKind, Origin,
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, kind_of, result_type
 from sqlstream.functions.windows import OF_CLAUSES
 from sqlstream.grammar import parse_query
-from sqlstream.planner.functions.spelling import spelled_for_spark
-from sqlstream.planner.functions.templates import filled
+from sqlstream.planner.functions.spelling import filled, spelled_for_spark
 from sqlstream.types import BIGINT, INT, STRING, UNKNOWN
 
 ALL = [*FUNCTIONS.values(), *CLAUSE_FUNCTIONS.values()]

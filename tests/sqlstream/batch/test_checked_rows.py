@@ -19,7 +19,7 @@ ROWS = [(1, 10), (1, 20), (2, 30)]
 
 @pytest.fixture(scope="module")
 def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Tables of each format: ``json_keyed`` and so on; ``json_bad`` lacks a value in one row, ``json_skip`` leaves that out."""
+    """Tables of each format, such as ``json_keyed``; ``json_bad`` lacks a value in one row, which ``json_skip`` skips."""
     folder = tmp_path_factory.mktemp("checked")
     with sqlstream.connect(spark) as own:
         for kind in FORMATS:
@@ -50,7 +50,9 @@ JOINS = {
         (10, 30), (20, 30),
     ],
     "SELECT k, v FROM {} AS l ORDER BY v - (SELECT MAX(r.v) FROM {} AS r)": [(1, 10), (1, 20), (2, 30)],
-    "SELECT a.n, b.n FROM (SELECT COUNT(*) AS n FROM {}) AS a, (SELECT COUNT(*) AS n FROM {}) AS b ORDER BY 1": [(3, 3)],
+    "SELECT a.n, b.n FROM (SELECT COUNT(*) AS n FROM {}) AS a, (SELECT COUNT(*) AS n FROM {}) AS b ORDER BY 1": [
+        (3, 3),
+    ],
 }  # fmt: skip
 
 
@@ -77,5 +79,5 @@ def test_no_condition_of_the_query_is_before_the_check(session: Session, kind: s
 
 def test_a_line_that_is_no_row_fails_such_a_query(session: Session) -> None:
     query = "SELECT l.v FROM torn AS l ASOF JOIN torn AS r ON l.k = r.k AND l.v > r.v WHERE l.k = 1 ORDER BY l.v"
-    with pytest.raises(SqlStreamError, match='SS402: a row of file ".*torn.jsonl" cannot be read'):
+    with pytest.raises(SqlStreamError, match=r'SS402: a row of file ".*torn.jsonl" cannot be read'):
         session.sql(query).fetchall()

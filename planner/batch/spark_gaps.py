@@ -19,8 +19,6 @@ from sqlstream.planner.catalog import Catalog, Table
 from sqlstream.planner.expressions import rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
-_SETS = ("grouping_sets", "cube", "rollup")
-
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Iterator[tuple[str, Span | None]]:
@@ -113,10 +111,7 @@ class _Gaps(Scopes):
             return True
         if place == "joins":
             return is_scalar or self._reads_both_sides(columns, query, select)
-        grouped = select.args.get("group")
-        if grouped is not None and any(grouped.args.get(key) for key in _SETS):
-            return True
-        return in_window and is_scalar
+        return _has_sets(select) or (in_window and is_scalar)
 
     def is_value_of_group(self, query: exp.Subquery) -> bool:
         """Whether a scalar subquery reads the grouped query around it in the select list, outside of aggregates."""
@@ -125,7 +120,7 @@ class _Gaps(Scopes):
             return False
         if isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All | exp.From | exp.Join | exp.Lateral):
             return False
-        if not self.is_aggregation(select) or self._is_in_aggregate(query, select):
+        if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
             return False
         return any(self._reads(column, select) for column in query.find_all(exp.Column))
 
@@ -178,6 +173,15 @@ class _Gaps(Scopes):
             outer = self._queries(node.parent)
             self._given[id(node)] = self.with_queries(node, outer, None) if node.args.get("with_") else outer
         return self._given[id(node)]
+
+
+def _has_sets(select: exp.Select) -> bool:
+    """Whether GROUP BY has more than one set of keys."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    written = any(isinstance(key, exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
+    return written or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
 
 
 def _is_source(select: exp.Select, parent: exp.Select) -> bool:

@@ -23,6 +23,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import Input, Resolved, Way, chosen_way, refused_by_streams_alone, resolve, stream_gaps
+from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.spark_gaps import with_values_of_groups
@@ -205,6 +206,7 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
 
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
     resolved = resolve(statement.query, workspace.catalog, named, dynamic)
+    resolved = replace(resolved, query=sorted_by_columns(resolved.query))
     way = chosen_way(resolved, workspace.catalog, ends, named)
     way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))
     return _Examined(resolved, names, way, way.may_be_batch and not _tolerates_functions(resolved, workspace))
@@ -222,8 +224,8 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
     named = {names[table.name]: table for table in tables if table.name in names}
-    query = with_values_of_groups(resolved.query, workspace.catalog, named)
-    query = for_spark(query, workspace.catalog, columns, keys)
+    query = for_spark(resolved.query, workspace.catalog, columns, keys)
+    query = with_values_of_groups(query, workspace.catalog, named)
     return Batch(statement, query, resolved, names, examined.way.why)
 
 

@@ -92,10 +92,11 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
     if examined is None:
         return plan_of(statement, workspace)
     if _lacks_stream(statement, examined, workspace):
+        _require_no_mistake(statement, workspace)
         return _batch(statement, examined, workspace)
     plan = plan_of(statement, workspace)
     is_better = finished or _is_better_finished(plan)
-    return _batch(statement, examined, workspace) if is_better else plan
+    return _batch_or(plan, statement, examined, workspace) if is_better else plan
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
@@ -105,6 +106,7 @@ def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
     examined = _finished(statement, workspace)
     if examined is None or not _lacks_stream(statement, examined, workspace):
         return False
+    _require_no_mistake(statement, workspace)
     _batch(statement, examined, workspace)
     return True
 
@@ -115,7 +117,10 @@ def batch_instead(plan: Root, statement: Chosen, workspace: Workspace) -> Batch 
     if mode == "streaming" or (mode == "auto" and not _is_better_finished(plan)):
         return None
     examined = _finished(statement, workspace)
-    return None if examined is None else _batch(statement, examined, workspace)
+    if examined is None:
+        return None
+    instead = _batch_or(plan, statement, examined, workspace)
+    return instead if isinstance(instead, Batch) else None
 
 
 def _finished(statement: Chosen, workspace: Workspace) -> _Examined | None:
@@ -169,7 +174,10 @@ def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
     examined = _examined(statement, workspace)
     if examined.way.unbounded is not None:
         raise SqlStreamError.of([_without_end(examined.way.unbounded)])
-    return _batch(statement, examined, workspace) if examined.may_be_batch else plan_of(statement, workspace)
+    if not examined.may_be_batch:
+        return plan_of(statement, workspace)
+    _require_no_mistake(statement, workspace)
+    return _batch(statement, examined, workspace)
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
@@ -214,8 +222,7 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
 
 @on_deep_stack
 def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batch:
-    """The query in Spark's words. SqlStreamError with what is wrong with it, and for what these words lack."""
-    _require_no_mistake(statement, workspace)
+    """The query in Spark's words. SqlStreamError for what these lack."""
     resolved, names = examined.resolved, examined.names
     tables = [table_input.table for table_input in resolved.inputs]
     columns: dict[str, DataType] = {}
@@ -229,8 +236,16 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
     return Batch(statement, query, resolved, names, examined.way.why)
 
 
+def _batch_or(plan: Root, statement: Chosen, examined: _Examined, workspace: Workspace) -> Root | Batch:
+    """The batch, or the plan of a stream that executes the statement where Spark has no words for it."""
+    try:
+        return _batch(statement, examined, workspace)
+    except SqlStreamError:
+        return plan
+
+
 def _require_no_mistake(statement: Chosen, workspace: Workspace) -> None:
-    """SqlStreamError with mistakes of names and types that the binder of streams sees, before what streams refuse."""
+    """SqlStreamError with mistakes of names and types, which the binder finds also where no stream executes it."""
     try:
         unchecked_plan(statement, workspace, any_order=True)
     except SqlStreamError as error:

@@ -19,7 +19,7 @@ ROWS = [(1, 10), (1, 20), (2, 30)]
 
 @pytest.fixture(scope="module")
 def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Tables of each format, such as ``json_keyed``; ``json_bad`` lacks a value in one row, skipped in ``json_skip``."""
+    """Tables of each format, such as ``json_keyed``; ``json_bad`` lacks a value in a row, skipped in ``json_skip``."""
     folder = tmp_path_factory.mktemp("checked")
     with sqlstream.connect(spark) as own:
         for kind in FORMATS:

@@ -148,6 +148,11 @@ def is_repeatable_alone(node: exp.Expr) -> bool:
     return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and not _is_builtin(node))
 
 
+def is_volatile(expression: exp.Expr) -> bool:
+    """Whether a part of the expression gives another result at every call."""
+    return any(isinstance(node, exp.Func) and spark_name(node) in _VOLATILE for node in expression.walk())
+
+
 def _is_builtin(call: exp.Anonymous) -> bool:
     return kind_of(call.name) is not None
 

@@ -321,6 +321,12 @@ class Node:
         """The node with at least the ``required`` fields, over pruned inputs."""
         raise AssertionError(f"no pruning for {type(self).__name__}")
 
+    @property
+    def removed_if_unread(self) -> bool:
+        """True for operators that only add fields to the rows: ``pruned`` gives their input where no such field is
+        required."""
+        return False
+
     def passes_filter(self, read: set[str]) -> bool:
         """True where a condition that reads these fields may be evaluated below the node."""
         return False

@@ -28,7 +28,7 @@ FEATURES: dict[str, Unsupported] = {
     "join": Unsupported(
         "SS301",
         "joins of this form",
-        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
+        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE by INNER, CROSS or LEFT JOIN.",
     ),
     "temporal join": Unsupported(
         "SS302",
@@ -73,7 +73,8 @@ FEATURES: dict[str, Unsupported] = {
     "correlated subquery": Unsupported(
         "SS308",
         "subqueries that read the query around them in this way",
-        "Compare with columns of the query right around it by equalities in WHERE of the subquery, or join its tables.",
+        "Read them in the select list and in WHERE of one SELECT, with the name of their table where that is further "
+        "outside, as in t.a; or join its tables.",
     ),
     "subquery of rows": Unsupported(
         "SS308",
@@ -231,6 +232,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "alias of a random value": Unsupported(
+        "SS359",
+        "columns that read the alias of a random value of a group, of an OVER or of a subquery",
+        "Compute it in a query in FROM.",
+        "Each column would have a value of its own.",
     ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }

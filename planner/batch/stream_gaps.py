@@ -22,8 +22,8 @@ from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
-from sqlstream.planner.catalog import Catalog, Table, TimeDomain
-from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
+from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
@@ -160,8 +160,6 @@ class _Gaps(Scopes):
             yield from self._expression(expression, scope, queries)
         if any(list(_windows(part)) for place in ("where", "having", "group") for part in parts_of(select, place)):
             yield "OVER outside of the select list"
-        if any(isinstance(key.unnest(), exp.Query) for key in parts_of(select, "group")):
-            yield "GROUP BY a subquery"
 
     def _conditions(self, whole: exp.Expr, scope: Scope, queries: Queries) -> Iterator[str]:
         for condition in conjuncts(whole):
@@ -245,7 +243,7 @@ class _Gaps(Scopes):
         start = select.args.get("from_")
         if start is None:
             return
-        yield from self._source(start.this, queries, scope.around, is_first=True)
+        yield from self._source(start.this, queries, scope.around)
         seen = Scope(scope.around, self.sources_of(start.this, queries, scope.around))
         for step in steps_of(start.this, select):
             if isinstance(step, exp.Join):
@@ -254,9 +252,7 @@ class _Gaps(Scopes):
             elif has_subquery(step.this):  # of LATERAL VIEW
                 yield "a subquery of UNNEST"
 
-    def _source(
-        self, source: exp.Expr, queries: Queries, around: Scope | None, *, is_first: bool = False
-    ) -> Iterator[str]:
+    def _source(self, source: exp.Expr, queries: Queries, around: Scope | None) -> Iterator[str]:
         match source:
             case exp.Table():
                 yield from self._table(source)
@@ -267,8 +263,6 @@ class _Gaps(Scopes):
                 yield from self.of_query(source.this, self.with_queries(source, queries, around), around)
             case exp.Values():
                 yield from self._values(source)
-            case exp.Unnest() | exp.Lateral() if is_first:
-                yield "UNNEST without a table before it"
         yield from self._sample(source)
 
     def _sample(self, source: exp.Expr) -> Iterator[str]:
@@ -281,13 +275,23 @@ class _Gaps(Scopes):
             yield "a sample of rows that change"
 
     def _table(self, source: exp.Table) -> Iterator[str]:
-        if table_function_of(source) is None and not isinstance(source.this, exp.Identifier):
+        call = source.this
+        if table_function_of(source) is None and not isinstance(call, exp.Identifier) and not self._gives_rows(call):
             yield "a function without a table before it"
         table = self._tables.get(source.name)
         if table is not None and table.option("role") == "lookup":
             yield "a table that is declared for lookups"
         elif table is not None and not self._is_source(table):
             yield WHOLE_TABLE
+
+    def _gives_rows(self, call: exp.Expr) -> bool:
+        """Whether a call is a generator or a table function, also in TABLE(…)."""
+        if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
+            call = call.expressions[0]
+        user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if user is not None:
+            return user.kind is FunctionKind.TABLE
+        return isinstance(call, exp.Func) and kind_of(spark_name(call) or "") is BuiltinKind.GENERATOR
 
     def _changes(self, query: exp.Expr) -> bool:
         """Whether a query may update or delete rows that it has given."""
@@ -305,7 +309,7 @@ class _Gaps(Scopes):
                 yield from self._lateral(join, left, queries)
                 return
             case exp.Unnest() | exp.Lateral():
-                if not _takes_rows_of_left(join):
+                if not _takes_rows_of_left(join) or (join.args.get("on") is not None and not self._is_in_rows(join)):
                     yield "UNNEST with a condition"
                 if has_subquery(right):
                     yield "a subquery of UNNEST"
@@ -327,6 +331,17 @@ class _Gaps(Scopes):
         yield from self._conditions(on, both, queries)
         if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
             yield "a condition of rows of both sides"
+
+    def _is_in_rows(self, join: exp.Join) -> bool:
+        """Whether the condition of a join with a generator is evaluated where its rows are made."""
+        on, right = join.args["on"], join.this
+        if has_subquery(on):
+            return False
+        if join.text("side").upper() != "LEFT" or isinstance(right, exp.Unnest) or _is_true(on):
+            return is_repeatable(on) or join.text("side").upper() != "LEFT" or _is_true(on)
+        call = right.this.expressions[0] if right.this.name.upper() == "TABLE" else right.this
+        user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        return is_repeatable(on) and (user is not None or spark_name(call) in ("explode", "posexplode", "inline"))
 
     def _decided(self, on: exp.Expr, left: Scope, both: Scope, kind: JoinKind | None) -> bool:
         """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
@@ -361,17 +376,13 @@ class _Gaps(Scopes):
     def _lateral(self, join: exp.Join, left: Scope, queries: Queries) -> Iterator[str]:
         select = join.this.this.unnest()
         if not _takes_rows_of_left(join):
-            yield "LATERAL with a condition"
+            yield "LATERAL of the rows on its right"
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
             return
-        limit, offset = select.args.get("limit"), select.args.get("offset")
-        is_cut = limit is not None or offset is not None
-        if is_cut and (limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0)):
-            yield "LATERAL with a computed LIMIT"
-        if is_cut and select.args.get("distinct"):
-            yield "LATERAL with DISTINCT and LIMIT"
-        yield from self._subquery(select, left, queries, sorts=False, as_value=is_cut)
+        if (select.args.get("limit") or select.args.get("offset")) and not _is_limited(select):
+            yield ORDER
+        yield from self._subquery(select, left, queries, sorts=False)
 
     # --- subqueries ---------------------------------------------------------------------------------------------
 
@@ -401,32 +412,22 @@ class _Gaps(Scopes):
             if self._reads_around(plain, queries, around):
                 yield "a subquery that reads the query around it"
             return
-        is_ordered_here = sorts and is_ordered(plain)
-        yield from self._correlated(plain, around, queries, is_set, as_value, simple=not is_ordered_here)
+        yield from self._correlated(plain, around, queries, sorts and is_ordered(plain))
 
-    def _correlated(
-        self, select: exp.Select, around: Scope, queries: Queries, is_set: bool, as_value: bool, simple: bool
-    ) -> Iterator[str]:
-        """Of columns of the query right around a subquery: its WHERE may compare them, most of all by equalities."""
+    def _correlated(self, select: exp.Select, around: Scope, queries: Queries, is_sorted: bool) -> Iterator[str]:
+        """Of columns of the query right around a subquery, and of those further outside that name their table."""
         inside = self.scope_of(select, self.with_queries(select, queries, around), around)
-        conditions = [condition for where in parts_of(select, "where") for condition in conjuncts(where)]
-        reading = [c for c in conditions if any(map(inside.is_outer, columns_outside(c)))]
-        others = [child for child in select.iter_expressions() if child.arg_key not in ("where", "with_")]
-        elsewhere = any(inside.is_outer(column) for child in others for column in columns_outside(child))
-        far = any((inside.level(column) or 0) > 1 for condition in reading for column in columns_outside(condition))
-        if elsewhere or far or (reading and (not simple or select.args.get("with_"))):
-            yield "a subquery that reads the query around it"
-        if not reading:
-            return
-        aggregates = self.is_aggregation(select)
-        divided = aggregates or (select.args.get("distinct") is not None and not is_set)
-        keyed = True
-        for condition in reading:
-            if has_subquery(condition):
-                yield "a subquery that reads the query around it"
-            elif not _is_key(condition, inside):
-                keyed = False
-        if (not keyed and (divided or as_value)) or not _may_read(select, aggregates):
+        read = {
+            child.arg_key: [column for column in columns_outside(child) if inside.is_outer(column)]
+            for child in select.iter_expressions()
+            if child.arg_key != "with_"
+        }
+        outer = [column for columns in read.values() for column in columns]
+        of_from = any(read.get(key) for key in ("from_", "joins", "laterals"))
+        far = any((inside.level(column) or 0) > 1 and not column.table for column in outer)
+        unlimited = is_sorted and not _is_limited(select)
+        no_groups = self.is_aggregation(select) and select.args.get("having") and not select.args.get("group")
+        if outer and (of_from or far or unlimited or no_groups or select.args.get("with_")):
             yield "a subquery that reads the query around it"
 
     def _reads_around(self, query: exp.Expr, queries: Queries, around: Scope) -> bool:
@@ -480,11 +481,22 @@ def _is_endless(frame: exp.Expr) -> bool:
 
 
 def _takes_rows_of_left(join: exp.Join) -> bool:
-    """Whether it is JOIN, CROSS JOIN or LEFT JOIN … ON TRUE."""
-    condition = join.args.get("on")
-    is_true = condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+    """Whether it is JOIN, CROSS JOIN or LEFT JOIN."""
     kinds = ("", "CROSS", "INNER", "OUTER")
-    return is_true and join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
+    return join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
+
+
+def _is_true(condition: exp.Expr) -> bool:
+    return isinstance(condition, exp.Boolean) and bool(condition.this)
+
+
+def _is_limited(select: exp.Select) -> bool:
+    """Whether a subquery has a LIMIT of so many rows, with DISTINCT by columns that it selects."""
+    order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
+    if limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0):
+        return False
+    shown = [column.unalias() for column in select.expressions]
+    return not select.args.get("distinct") or order is None or all(by.this in shown for by in order.expressions)
 
 
 def _null_is_false(node: exp.Expr) -> bool:
@@ -493,25 +505,3 @@ def _null_is_false(node: exp.Expr) -> bool:
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
     return isinstance(around, exp.Where) or around is None
-
-
-def _is_key(condition: exp.Expr, inside: Scope) -> bool:
-    """Whether a condition reads the query around alone, or says that a value of each is equal."""
-    plain = condition.unnest()
-    if all(inside.is_outer(column) for column in plain.find_all(exp.Column)):
-        return True
-    if not isinstance(plain, exp.EQ | exp.NullSafeEQ):
-        return False
-    reads = [{inside.is_outer(column) for column in side.find_all(exp.Column)} for side in (plain.left, plain.right)]
-    return {True} in reads and {False} in reads
-
-
-def _may_read(select: exp.Select, aggregates: bool) -> bool:
-    """Whether a subquery of this form may read the query around it."""
-    group = select.args.get("group")
-    if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
-        return False
-    if select.args.get("having") and not group:
-        return False
-    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
-    return not (aggregates and sets)

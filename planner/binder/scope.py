@@ -102,6 +102,11 @@ class Scope:
                 return self._member(matching[0], parts[width:], column)
         raise self._unknown(column, parts)
 
+    def visible_of(self, column: exp.Column) -> Visible | None:
+        """The name that a written column, or the STRUCT that it is a member of, stands for; None of another query."""
+        parts = [p.name for p in column.parts]
+        return next((found[0] for _, table, name in _readings(parts) if (found := self.find(name, table))), None)
+
     def knows(self, column: exp.Column) -> bool:
         """True where ``resolve`` would find a field, or find several and raise SS204."""
         parts = [p.name for p in column.parts]

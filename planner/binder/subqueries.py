@@ -1,4 +1,4 @@
-"""Subqueries in WHERE, ON and the select list, and LATERAL (SELECT …), as joins with the rows that they give.
+"""Subqueries in WHERE, ON and the select list, as joins with the rows that they give.
 
 ``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT IN`` and ``NOT EXISTS`` anti joins. Anywhere
 else, a left join finds whether there is a row, or what the value is.
@@ -14,14 +14,15 @@ from sqlglot import exp
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
-from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
-from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, value_of_no_rows
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.correlation import Correlation, Limited, SubqueryRows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
-from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.joins import join_sides as join_of
+from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order, sorted_by
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
+from sqlstream.planner.binder.scope import Scope, Selected
+from sqlstream.planner.binder.temporal_joins import asof_join
 from sqlstream.planner.expressions import (
     as_expression,
     conjunction,
@@ -31,11 +32,9 @@ from sqlstream.planner.expressions import (
     subquery_of_in,
     with_args,
 )
-from sqlstream.planner.fields import Item, UniqueNames, field_of
-from sqlstream.planner.nodes import Filter, extended
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
-from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
@@ -44,9 +43,6 @@ Bind = Callable[[exp.Expr, Context, Correlation], Relation]
 WRONG_WIDTH = "SS650"
 
 MANY_ROWS = "a scalar subquery gave more than one row"
-_BY_EQUALITIES = (
-    "But for EXISTS and IN among the conditions of WHERE it may read the query around it in equalities alone."
-)
 _PLACE = ClauseContext("WHERE")
 _MOST_TWICE = 4
 
@@ -148,11 +144,11 @@ class Subqueries:
                     scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := subquery_of_in(node)) is not None:
                     scope, operand = self.valued(node.this, scope)
-                    rows = self._rows(query, scope, is_set=True, lists=True)
+                    rows = self._rows(query, scope, is_set=True, lists=True, needs_keys=True)
                     equal = _equalities(operand, rows, node)
                     scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
                 case exp.Subquery():
-                    rows = self._rows(node, scope, is_set=False, lists=True)
+                    rows = self._rows(node, scope, is_set=False, lists=True, needs_keys=True)
                     scope, answer = self._scalar(scope, rows, node)
                 case _:
                     return node
@@ -163,7 +159,7 @@ class Subqueries:
         return scope, replaced
 
     def _exists_value(self, scope: Scope, node: exp.Exists) -> tuple[Scope, exp.Expr]:
-        rows = self._rows(node.this, scope, is_set=True, lists=False)
+        rows = self._rows(node.this, scope, is_set=True, lists=False, needs_keys=True)
         if rows.read.one_row:
             return scope, exp.true()
         scope = self._left_joined(scope, rows, rows.distinct(values=False), node)
@@ -210,14 +206,31 @@ class Subqueries:
 
     # --- joins --------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False) -> SubqueryRows:
-        return self.rows_and_names(query, around, is_set=is_set, lists=lists, twice=twice)[0]
+    def _rows(
+        self,
+        query: exp.Expr,
+        around: Scope,
+        *,
+        is_set: bool,
+        lists: bool,
+        twice: bool = False,
+        needs_keys: bool = False,
+    ) -> SubqueryRows:
+        read = self._correlation(around, is_set, lists, needs_keys)
+        return self.rows_and_names(query, read, twice=twice)[0]
+
+    def _correlation(self, around: Scope, is_set: bool, lists: bool, needs_keys: bool) -> Correlation:
+        return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
+
+    def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
+        """The rows of a subquery behind LATERAL, and the names of its columns."""
+        return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(
-        self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False
+        self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
         """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain it twice."""
-        read = Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists)
+        around = read.around
         outer = self.context.around
         inside = replace(
             self.context,
@@ -229,16 +242,38 @@ class Subqueries:
         own = len(relation.fields) - len(read.selected)
         values, keys = relation.fields[:own], relation.fields[own:]
         rows = SubqueryRows(relation.node, values, keys, read, self.context.settings.state_ttl_ms)
+        if read.limited is not None:
+            own -= len(read.limited.order)
+            rows = replace(self._first_rows(rows, read.limited) if read.keyed else rows, values=values[:own])
         return rows, relation.names[:own]
+
+    def _first_rows(self, rows: SubqueryRows, limited: Limited) -> SubqueryRows:
+        """The first rows for each value that the condition of the join compares."""
+        fields = rows.values[len(rows.values) - len(limited.order) :]
+        order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
+        check_order(order, rows.node, limited.at)
+        keys = tuple(field.name for field in rows.keys)
+        node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
+        return replace(rows, node=check_changes(node, self.context, limited.at))
 
     def _left_joined(
         self, scope: Scope, rows: SubqueryRows, right: Scope, at: exp.Expr, equal: Iterable[exp.Expr] = ()
     ) -> Scope:
         """The rows of the query, each with the row of ``right`` that matches it, if there is one."""
         if not rows.read.keyed:
-            raise unsupported.refusal("correlated subquery", span_of(at), _BY_EQUALITIES)
-        joined = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
+            joined = self.nearest_joined(scope, rows, JoinKind.LEFT, at)
+        else:
+            joined = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
         return Scope(joined.node, tuple(c for c in joined.columns if c.name not in rows.names_of_keys))
+
+    def nearest_joined(self, scope: Scope, rows: SubqueryRows, kind: JoinKind, at: exp.Expr) -> Scope:
+        """The rows of the query, each with the nearest row of the subquery, as an ASOF JOIN."""
+        condition = conjunction([as_expression(condition) for condition in rows.read.conditions])
+        join = exp.Join(
+            this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None
+        )
+        mark_as(join, at)
+        return asof_join(join, scope, rows.all(), self.context)
 
     def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
         """The join of the query with rows of a subquery."""
@@ -348,82 +383,27 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
     return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)
 
 
-# --- LATERAL (SELECT …) ---------------------------------------------------------------------------------------
-
-_LATERAL_FORM = "LATERAL takes one SELECT, and ON TRUE."
-_LATERAL_KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})
+# --- ORDER BY and LIMIT of subqueries -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _LimitedSelect:
-    """A lateral subquery without ORDER BY and LIMIT: its last columns are those of ORDER BY, and LIMIT keeps the rows
-    numbered ``first`` to ``last``."""
-
-    select: exp.Select
-    order: tuple[exp.Expr, ...]
-    first: int = 1
-    last: int | None = None
-
-
-def is_lateral_query(join: exp.Expr) -> bool:
-    """Whether a join is one with LATERAL (SELECT …)."""
-    return (
-        isinstance(join, exp.Join) and isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
-    )
-
-
-def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
-    """The scope of each row with those that LATERAL (SELECT …) gives for it. UnsupportedError SS308 for what cannot be
-    joined.
-
-    What the subquery reads of the row is the condition of a join; LIMIT is a Top-N per value that the condition
-    compares.
-    """
-    context, lateral = subqueries.context, join.this
-    refuse_rest(join, ("this", "side", "kind", "on"), context)
-    refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
-    side, on = join.text("side").upper(), join.args.get("on")
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not is_always_true(on):
-        raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
-    limited = _limited_select(lateral.this, subqueries)
-    rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
-    own = len(rows.values) - len(limited.order)
-    if limited.last is not None:
-        rows = _with_first_rows(rows, limited, join, subqueries)
-    # An aggregate without GROUP BY gives one row even for no rows.
-    fills = rows.read.one_row and bool(rows.keys)
-    kind = JoinKind.LEFT if side == "LEFT" or fills else JoinKind.INNER
-    joined = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
-    fields = [joined.find(rows.reference(f"value_{i}").name)[0].field for i in range(own)]
-    if fills:
-        there = joined.find(rows.reference("there").name)[0].field
-        joined, fields = _with_values_of_no_rows(joined, fields, limited.select, there, subqueries)
-    shown = names_under(lateral.args.get("alias"), lateral.alias, names[:own])
-    alias = lateral.alias or None
-    visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
-    return Scope(joined.node, (*scope.columns, *visible))
-
-
-# --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------
-
-
-def _limited_select(subquery: exp.Subquery, subqueries: Subqueries) -> _LimitedSelect:
-    select = subquery.unnest()
-    if not isinstance(select, exp.Select) or select.args.get("with_"):
-        raise unsupported.refusal("correlated subquery", span_of(subquery), _LATERAL_FORM)
+def limited_select(select: exp.Select) -> tuple[exp.Select, Limited] | None:
+    """A subquery without ORDER BY and LIMIT, which selects the columns of ORDER BY in addition, and its LIMIT; None
+    where it has none, or one that is not written as a number, and with DISTINCT of other columns."""
     order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
-    plain = select.copy()
-    for key in ("order", "limit", "offset"):
-        plain.set(key, None)
-    if limit is None and offset is None:
-        return _LimitedSelect(plain, ())
     count, skipped = _whole_number(limit), _whole_number(offset) if offset is not None else 0
-    if count is None or skipped is None or plain.args.get("distinct"):
-        detail = "LIMIT and OFFSET are whole numbers, written as such, LIMIT of one row or more, without DISTINCT."
-        raise unsupported.refusal("correlated subquery", span_of(select), detail)
     ordered = tuple(order.expressions) if order is not None else ()
-    plain.set("expressions", [*plain.expressions, *(_ordered_by(by.this, select).copy() for by in ordered)])
-    return _LimitedSelect(plain, ordered, skipped + 1, skipped + count)
+    values = [_ordered_by(by.this, select) for by in ordered]
+    if count is None or skipped is None:
+        return None
+    if select.args.get("distinct") and not all(value in map(_unaliased, select.expressions) for value in values):
+        return None
+    plain = with_args(select, order=None, limit=None, offset=None)
+    plain.set("expressions", [*select.expressions, *(value.copy() for value in values)])
+    return plain, Limited(ordered, skipped + 1, skipped + count, select)
+
+
+def _unaliased(column: exp.Expr) -> exp.Expr:
+    return column.unalias()
 
 
 def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -440,39 +420,3 @@ def _whole_number(clause: exp.Expr | None) -> int | None:
         return None
     count = int(value.name)
     return None if count == 0 and isinstance(clause, exp.Limit) else count
-
-
-def _with_first_rows(rows: SubqueryRows, limited: _LimitedSelect, at: exp.Expr, subqueries: Subqueries) -> SubqueryRows:
-    """The first rows for each value that the condition of the join compares."""
-    if not rows.read.keyed:
-        detail = "With LIMIT it may read columns of the query around it in equalities alone."
-        raise unsupported.refusal("correlated subquery", span_of(at), detail)
-    fields = rows.values[len(rows.values) - len(limited.order) :]
-    order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
-    check_order(order, rows.node, at)
-    assert limited.last is not None
-    keys = tuple(field.name for field in rows.keys)
-    node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
-    return replace(rows, node=check_changes(node, subqueries.context, at))
-
-
-# --- its aggregates over no rows ------------------------------------------------------------------------------
-
-
-def _with_values_of_no_rows(
-    joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
-) -> tuple[Scope, list[str]]:
-    """The columns with the values of aggregates over no rows, such as a count of 0, where there is no row."""
-    names, types = UniqueNames(f.name for f in joined.node.schema), Types(joined.node.schema)
-    items: list[Item] = []
-    filled: list[str] = []
-    for field, expression in zip(fields, select.expressions, strict=False):
-        default = value_of_no_rows(expression.unalias(), subqueries.context.catalog)
-        if default is None:
-            filled.append(field)
-            continue
-        missing = exp.Is(this=field_of(there), expression=exp.Null())
-        value = exp.Case().when(missing, default).else_(field_of(field))
-        items.append(Item(names.unique(field), value, types.of(value)))
-        filled.append(items[-1].name)
-    return joined.over(extended(joined.node, items)) if items else joined, filled

@@ -128,6 +128,8 @@ class Over(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
+    removed_if_unread = True
+
     def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)
         if not calls:
@@ -325,6 +327,8 @@ class UpdatingOver(Unary):
     producer_name = "OVER in another order than that of time"
 
     # --- rules ------------------------------------------------------------------------------------------------
+
+    removed_if_unread = True
 
     def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)

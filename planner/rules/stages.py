@@ -21,6 +21,20 @@ def fold_constants(plan: Node) -> Node:
     return bottom_up(plan, lambda node: node.with_constants_folded())
 
 
+def remove_unread_operators(plan: Node) -> Node:
+    """Operators that only add columns go where nobody reads these. Then nothing below has to wait for their watermark,
+    and filters above them move on."""
+    removable = _removable(plan)
+    if not removable:
+        return plan
+    pruned = prune_columns(plan)
+    return pruned if _removable(pruned) < removable else plan
+
+
+def _removable(plan: Node) -> int:
+    return sum(node.removed_if_unread for node in plan.walk())
+
+
 def remove_unused_time(plan: Node) -> Node:
     """Watermarks that no window above waits for are not computed, so that they do not stop filters and pruning."""
     return _without_unused_time(plan, frozenset())
@@ -97,13 +111,14 @@ class _PushLookupFilters:
         return push_lookup_filters(plan, self.accepts)
 
 
-# Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are
-# pruned, because the fused form reads fewer; so are filters of lookups, whose columns then need not be read.
-# Projections are merged last, when it is known which of them remain.
+# Operators whose results nobody reads need no watermark, and a watermark that nobody needs stops no filter, so these go
+# first. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
+# whose columns then need not be read. Projections are merged last, when it is known which of them remain.
 def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
     """The rules in their order; ``accepts`` says what lookup sources check themselves."""
     return (
         Stage("fold_constants", fold_constants),
+        Stage("remove_unread_operators", remove_unread_operators),
         Stage("remove_unused_time", remove_unused_time),
         Stage("remove_normalize", remove_normalize),
         Stage("push_filters", push_filters),

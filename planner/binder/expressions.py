@@ -12,6 +12,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.builtin import Aggregate, NullTreatment
+from sqlstream.functions.catalogue import FUNCTIONS, aggregate_of
 from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
@@ -229,14 +231,14 @@ def _refused_feature(node: exp.Expr) -> str | None:
 
 NULL_TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)
 
-_TAKERS = frozenset({
-    "any_value", "array_agg", "collect_list", "collect_set", "first", "first_value", "last", "last_value",
-})  # fmt: skip
-
+_TREATMENTS: dict[NullTreatment, type[exp.Expression]] = {
+    NullTreatment.IGNORE: exp.IgnoreNulls,
+    NullTreatment.RESPECT: exp.RespectNulls,
+}
 NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
-    "array_agg": exp.RespectNulls,
-    "first_value": exp.IgnoreNulls,
-    "last_value": exp.IgnoreNulls,
+    name: _TREATMENTS[function.nulls]
+    for name, function in FUNCTIONS.items()
+    if isinstance(function, Aggregate) and function.nulls is not None and function.flink
 }
 """Flink's defaults, for the names that Flink has. FIRST, LAST and COLLECT_LIST behave as in Spark."""
 
@@ -249,7 +251,8 @@ def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
     """
     treatments = [node for node in call.walk() if isinstance(node, NULL_TREATMENTS)]
     name = spark_name(_plain_call(call))
-    if treatments and name not in _TAKERS:
+    aggregate = aggregate_of(name)
+    if treatments and (aggregate is None or aggregate.nulls is None):
         context.wrong(
             "SS207", f'aggregate "{name}" takes neither IGNORE NULLS nor RESPECT NULLS', treatments[0], _NULLS_HINT
         )

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.functions.builtin import Aggregate
-from sqlstream.functions.catalogue import FUNCTIONS
+from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import lists, statistics
 from sqlstream.udfs.aggregates.accumulator import (
@@ -90,7 +89,7 @@ def _pickled(states: Iterable[object]) -> pa.Array:
     return pa.array([pickle.dumps(state) for state in states], pa.binary())
 
 
-def user_aggregate(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
+def useraggregate_of(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
     """The plan of a user's aggregate. ``implementation`` creates an instance of the class."""
     return Plan((UserState(source, function, implementation),), partial(_finish, function, implementation, result))
 
@@ -151,23 +150,15 @@ Planner = Callable[[_Call], Plan]
 
 def supports(function: str) -> bool:
     """Whether an aggregate function of Spark is executed, by its name in lower case."""
-    aggregate = _aggregate(function)
+    aggregate = aggregate_of(function)
     return aggregate is not None and aggregate.name in _PLANNERS
-
-
-def _aggregate(function: str) -> Aggregate | None:
-    """The entry of the catalogue, for an alias that of the function itself; None for functions of users."""
-    found = FUNCTIONS.get(function)
-    if found is not None and found.alias_of is not None:
-        found = FUNCTIONS[found.alias_of]
-    return found if isinstance(found, Aggregate) else None
 
 
 def shows_arrival(call: AggregateCall) -> bool:
     """True where the result may show in which order rows arrived."""
     if call.implementation is not None:
         return not getattr(call.implementation, "any_order", False)
-    aggregate = _aggregate(call.function)
+    aggregate = aggregate_of(call.function)
     return aggregate is not None and aggregate.shows_arrival
 
 
@@ -177,7 +168,7 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
     rows are taken out again, as far as its accumulators let them.
     """
-    aggregate = _aggregate(call.function)
+    aggregate = aggregate_of(call.function)
     typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
     if call.distinct and (call.implementation is not None or aggregate is None or not aggregate.idempotent):
         return _over_distinct(typed_call)
@@ -439,7 +430,7 @@ def _user(call: _Call) -> Plan:
     if call.by_number:
         return _over_rows(call)
     source = Source(call.call.arguments, call.filters)
-    return user_aggregate(source, call.call.function, call.call.implementation, call.call.result)
+    return useraggregate_of(source, call.call.function, call.call.implementation, call.call.result)
 
 
 _PLANNERS: dict[str, Planner] = {

@@ -68,8 +68,15 @@ class Line:
 
     def column(self, name: str) -> pa.Array:
         """A column of the table in one chunk."""
-        column = self.table.column(name)
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if name not in self._columns:
+            column = self.table.column(name)
+            self._columns[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, pa.Array]:
+        """The columns that were read so far: conditions read them for each row of a match."""
+        return {}
 
 
 # --- mappings of rows as a tree: open matches share their common beginning ------------------------------------

@@ -229,6 +229,7 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
+            registers, start = threads.registers[:, own], threads.start[own]
             columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
             for column, operand in self._definitions.reads[variable].items():
@@ -242,7 +243,6 @@ class _Run:
                 if isinstance(operand, Current):
                     at = now
                 else:
-                    registers, start = threads.registers[:, own], threads.start[own]
                     at = self._definitions.registers.row_of(operand, registers, variable, now, start)
                 columns[column] = self._line.values(
                     operand.column, self._line.shifted(at, operand.shift), operand.absent

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.aggregate_calls import (
     NOT_EXECUTED,
-    PICKS,
     CallParts,
     call_parts,
     kernel_arguments,
@@ -91,7 +91,8 @@ def split_call(name: str, expression: exp.Expression, result: pa.DataType, runti
     called = spark_name(parts.call)
     assert called is not None, f"{parts.call!r} is no aggregate call"
     values, constants = values_and_constants(called, parts)
-    if called in PICKS and constants:
+    aggregate = aggregate_of(called)
+    if aggregate is not None and aggregate.says_whether_nulls_are_ignored and constants:
         parts, constants = parts.ignoring_nulls(constants[0] is True), ()
     return _split(
         name, called, parts, kernel_arguments(called, values, binary=pa.types.is_binary(result)), constants, result

@@ -219,8 +219,8 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
         error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
         return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
 
-    checked = without_rows(rows, complete)
-    return checked.drop(READ_FROM) if READ_FROM in rows.columns else checked
+    good = without_rows(rows, complete)
+    return good.drop(READ_FROM) if READ_FROM in rows.columns else good
 
 
 # --- calls of scalar functions under ``'sqlstream.functions.on-error'`` ------------------------------------------

@@ -27,13 +27,15 @@ from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query, parse_script
 from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.grammar.nodes import Query
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.spelling import spelled_for_spark
-from sqlstream.planner.nodes import Project
+from sqlstream.planner.nodes import Output, Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.plans import Root
+from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
 from sqlstream.types import DataType, from_spark
 from tests.fuzz.expressions import COLUMNS, random_expressions
@@ -126,7 +128,7 @@ _WAYS = (("auto", True), ("auto", False), ("batch", False), ("streaming", False)
 
 
 @contextmanager
-def session_over_empty_files(folder: Path) -> Iterator[LocalSession]:
+def session_over_empty_files(folder: Path) -> Iterator[Session]:
     """A session with the tables of ``random_queries``, which have no rows."""
     with LocalSession() as session:
         for name, (kind, columns) in TABLES.items():
@@ -136,7 +138,7 @@ def session_over_empty_files(folder: Path) -> Iterator[LocalSession]:
         yield session
 
 
-def query_differences(texts: Iterable[str], session: LocalSession) -> tuple[Counter[str], list[Difference]]:
+def query_differences(texts: Iterable[str], session: Session) -> tuple[Counter[str], list[Difference]]:
     """What became of the queries in all modes, and those that a mode accepts and Spark does not analyze."""
     counts, differences = Counter[str](), list[Difference]()
     for text in texts:
@@ -145,6 +147,7 @@ def query_differences(texts: Iterable[str], session: LocalSession) -> tuple[Coun
             session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
             try:
                 (query,) = parse_script(text)
+                assert isinstance(query, Query)
                 plan = chosen(query, session.workspace, finished=as_table)
             except SqlStreamError:
                 counts["refused"] += 1
@@ -160,11 +163,12 @@ def query_differences(texts: Iterable[str], session: LocalSession) -> tuple[Coun
     return counts, differences
 
 
-def _not_analyzed(plan: Root | Batch, session: LocalSession) -> str | None:
+def _not_analyzed(plan: Root | Batch, session: Session) -> str | None:
     try:
         if isinstance(plan, Batch):
             with session._batches.analyzed(plan, session.workspace):
                 return None
+        assert isinstance(plan, Output)
         session._runner.dataframe(plan, session.workspace)
     except SqlStreamError as error:
         (mistake, *_) = error.diagnostics

@@ -8,6 +8,7 @@ import pytest
 
 import sqlstream
 from sqlstream.errors import SqlStreamError
+from sqlstream.query import Query
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark
@@ -56,6 +57,12 @@ JOINS = {
 }  # fmt: skip
 
 
+def rows_of(session: Session, text: str) -> list[tuple]:
+    result = session.sql(text)
+    assert isinstance(result, Query)
+    return result.fetchall()
+
+
 def filled(query: str, table: str) -> str:
     return query.format(*[table] * query.count("{}"))
 
@@ -65,7 +72,7 @@ def test_checks_allow_every_join(session: Session, kind: str) -> None:
     """All of them in one query, because each query costs a second."""
     for table in (f"{kind}_keyed", f"{kind}_required", f"{kind}_skip"):
         for query, rows in JOINS.items():
-            assert session.sql(filled(query, table)).fetchall() == rows, (query, table)
+            assert rows_of(session, filled(query, table)) == rows, (query, table)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -74,10 +81,10 @@ def test_no_condition_of_the_query_is_before_the_check(session: Session, kind: s
     """The conditions are false for the bad row, which fails the query all the same, with the name of its file."""
     query = f"SELECT l.v FROM {kind}_bad AS l ASOF JOIN {kind}_keyed AS r ON l.k = r.k AND l.v > r.v WHERE {condition}"
     with pytest.raises(SqlStreamError, match=rf'SS403: column "v" of table "{kind}_bad" .* of file ".*bad_{kind}/'):
-        session.sql(query).fetchall()
+        rows_of(session, query)
 
 
 def test_a_line_that_is_no_row_fails_such_a_query(session: Session) -> None:
     query = "SELECT l.v FROM torn AS l ASOF JOIN torn AS r ON l.k = r.k AND l.v > r.v WHERE l.k = 1 ORDER BY l.v"
     with pytest.raises(SqlStreamError, match=r'SS402: a row of file ".*torn.jsonl" cannot be read'):
-        session.sql(query).fetchall()
+        rows_of(session, query)

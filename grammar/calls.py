@@ -143,6 +143,8 @@ class JsonParser(StrictParser):
         """Behind the opening parenthesis."""
         start = self._tokens[self._index - 2]
         operands = self._pairs() if name in OF_PAIRS else self._values()
+        if name == "JSON_ARRAYAGG" and operands:
+            operands[-1] = self._parse_order(operands[-1])
         words: dict[str, Any] = {}
         if name in OF_A_PATH:
             self._path_words(name, words)

@@ -372,13 +372,17 @@ class ExpressionParser(CaseParser, JsonParser):
         raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))
 
     def listagg(self) -> exp.Expression:
-        """``LISTAGG([DISTINCT] x [, separator])``; without a separator it is a comma, as in Flink."""
+        """``LISTAGG([DISTINCT] x [, separator] [ORDER BY y])``; without a separator it is a comma, as in Flink.
+
+        The order stands around the separator, as it is printed.
+        """
         distinct = self._match(TokenType.DISTINCT)
         values = self._parse_csv(self._parse_disjunction)
         if not values or len(values) > 2:
             return exp.Anonymous(this="LISTAGG", expressions=[exp.Distinct(expressions=values)] if distinct else values)
         value = exp.Distinct(expressions=[values[0]]) if distinct else values[0]
-        return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(","))
+        separator = values[1] if len(values) > 1 else exp.Literal.string(",")
+        return exp.GroupConcat(this=value, separator=self._parse_order(separator))
 
     # --- intervals ---
 

@@ -123,10 +123,11 @@ def _negated(node: exp.Neg, types: Types) -> DataType:
     return result_type("negative", [types.of(node.this)])
 
 
+_VALUE_IN_ORDER = frozenset({"mode", "percentile_cont", "percentile_disc"})
+
+
 def _within_group(node: exp.WithinGroup, types: Types) -> DataType:
-    if spark_name(node.this) in ("listagg", "string_agg"):
-        return STRING
-    return UNKNOWN
+    return UNKNOWN if spark_name(node.this) in _VALUE_IN_ORDER else types.of(node.this)
 
 
 def _distinct(node: exp.Distinct, types: Types) -> DataType:

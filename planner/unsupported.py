@@ -46,9 +46,6 @@ FEATURES: dict[str, Unsupported] = {
         "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
-        "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
-    ),
-    "group frame": Unsupported(
         "SS304",
         "frames of GROUPS",
         "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING.",
@@ -57,7 +54,7 @@ FEATURES: dict[str, Unsupported] = {
     "over function": Unsupported(
         "SS304",
         "these functions over a frame",
-        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
+        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE.",
     ),
     "subquery": Unsupported(
         "SS308",
@@ -232,6 +229,11 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "aggregate limit": Unsupported(
+        "SS399",
+        "limits among the arguments of an aggregate",
+        "Write SLICE(ARRAY_AGG(x ORDER BY y), 1, n) for the first n values.",
     ),
     "alias of a random value": Unsupported(
         "SS359",

@@ -14,7 +14,7 @@ from sqlstream.batch.running import Batches
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.planner.nodes import Output
-from sqlstream.query import Query
+from sqlstream.project import enter, nearest_project
 from sqlstream.results import Columns, Rows
 from sqlstream.runner import ControlledJob, Runner
 from sqlstream.statements.checking import check_script, script_warnings, warnings_of_script
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
+    from sqlstream.query import Query
     from sqlstream.views.keeping import Views
 
 
@@ -58,8 +59,6 @@ def connect(
     session = Session(spark)
     session.require_spark()
     if project is not None:
-        from sqlstream.project import enter, nearest_project
-
         of_folder = nearest_project(project)
         if of_folder is not None:
             enter(session, of_folder)

@@ -89,6 +89,16 @@ def test_pyspark_stays_in_its_places(module: str):
     assert not [name for name in _imports(module) if name.split(".")[0] in ("pyspark", "py4j")]
 
 
+@pytest.mark.parametrize("module", [m for m in _modules() if _room(m) in ROOMS])
+def test_imports_inside_functions_say_why(module: str):
+    lines = (ROOT / module).read_text(encoding="utf-8").splitlines()
+    functions = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    imports = {n.lineno for f in functions for n in ast.walk(f) if isinstance(n, ast.Import | ast.ImportFrom)}
+    for line in sorted(imports):
+        above = next(i for i in range(line - 1, 0, -1) if i not in imports)  # one comment for several of them
+        assert "#" in lines[line - 1] or lines[above - 1].strip().startswith("#"), f"line {line} does not say why"
+
+
 @pytest.mark.parametrize("module", _modules())
 def test_every_module_says_what_it_is(module: str):
     assert ast.get_docstring(_tree(module))

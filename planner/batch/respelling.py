@@ -18,11 +18,13 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
+from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
 from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.calls import expanded
+from sqlstream.planner.binder.calls import check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
+from sqlstream.planner.binder.over_functions import with_treatment_behind
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
@@ -237,10 +239,10 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns).of(query)
+    plain = _Respelling(context, keys, columns).of(with_orders_behind(query))
     spelled = respelled(plain, Types(_certain(plain, columns)), context)
     context.stop_if_wrong()
-    return spelled
+    return in_words_of_spark(spelled)
 
 
 def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
@@ -260,6 +262,10 @@ class _Respelling:
 
     def of(self, node: exp.Expr) -> exp.Expr:
         node = spelled_out(node)
+        feature = _refused_feature(node)
+        if feature is not None:
+            self._context.refuse(feature, node)
+            return exp.Null()
         match node:
             case exp.Anonymous() if (made := expanded(node, self._context)) is not None:
                 return self.of(made)
@@ -271,12 +277,8 @@ class _Respelling:
                 # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
                 query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))
                 return exp.In(this=self.of(node.this), query=_in_parentheses(query))
-            case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
-                self._context.refuse("quantified", node)
-                return exp.Null()
-            case exp.Placeholder() | exp.SessionParameter():
-                self._context.refuse("parameter", node)
-                return exp.Null()
+            case exp.Window(this=call) if (behind := with_treatment_behind(call)) is not call:
+                return self.of(with_children_changed(node, lambda child: behind if child is call else child.copy()))
             case exp.Join():
                 return self._join(node)
             case exp.From(this=exp.Unnest() as source):
@@ -303,6 +305,7 @@ class _Respelling:
 
     def _aggregate(self, call: exp.Expr) -> exp.Expr:
         """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
+        check_aggregate_order(call, self._context)
         plain = _plain(call)
         copy = with_children_changed(plain, self.of)
         wrappers: list[exp.Expr] = []
@@ -384,6 +387,17 @@ class _Respelling:
         row = exp.Anonymous(this="STRUCT", expressions=shown)
         rows = exp.Anonymous(this="TRANSFORM", expressions=[values, exp.Lambda(this=row, expressions=[element, index])])
         return exp.Anonymous(this="INLINE", expressions=[rows])
+
+
+def _refused_feature(node: exp.Expr) -> str | None:
+    match node:
+        case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
+            return "quantified"
+        case exp.Placeholder() | exp.SessionParameter():
+            return "parameter"
+        case exp.Limit(parent=exp.Func()):
+            return "aggregate limit"
+    return None
 
 
 def _keeps_or_drops(join: exp.Join) -> bool:

@@ -21,13 +21,14 @@ from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outsi
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
+from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
+from sqlstream.planner.binder.respelling import spelled_out
 from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
+from sqlstream.planner.operators.over import NUMBERS, PLACES
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.planner.unsupported import FEATURES
 from sqlstream.types import UNKNOWN
@@ -39,14 +40,14 @@ WITH_SAME_NAMES = frozenset({ORDER, WHOLE_TABLE})
 """Gaps that change neither the columns of a query nor their types."""
 
 _FEATURES = (
-    "join", "kind of join", "over", "over here", "over frame", "over function", "subquery", "correlated subquery",
+    "join", "kind of join", "over", "over here", "over function", "subquery", "correlated subquery",
     "subquery of rows", "pivot", "sample", "recursive", "process function",
 )  # fmt: skip
 _CODES = frozenset(
     {FEATURES[name].code for name in _FEATURES}
     | {"SS217", "SS220", "SS250", "SS291", "SS292", "SS293", "SS506", "SS642", "SS651"}
 )
-_NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "group frame"))
+_NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "over frame"))
 
 
 def refused_by_streams_alone(mistake: Diagnostic) -> bool:
@@ -107,7 +108,7 @@ class _Gaps(Scopes):
         if not is_ordered(query):
             return
         order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
-        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        is_counted = is_row_count(limit, 0) and is_row_count(offset, 0) and (limit is not None or offset is None)
         if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):
@@ -211,7 +212,7 @@ class _Gaps(Scopes):
 
     def _window(self, window: exp.Expr, select: exp.Select, scope: Scope) -> Iterator[str]:
         spec, call = _specification(window, select), window.this
-        called = spark_name(call) or type(call).__name__.lower()
+        called = name_of(without_treatment(call)[0])
         order, frame = spec.args.get("order"), spec.args.get("spec")
         if called in NUMBERS and not call_arguments(call):
             if order is None:
@@ -223,19 +224,14 @@ class _Gaps(Scopes):
         ascends = first is not None and not first.args.get("desc")
         if time is TimeDomain.PROCESSING and not ascends:
             yield "OVER in the reverse order of processing time"
-        if self._is_refused_over(call, called):
+        if kind_of(called) is BuiltinKind.WINDOW and called not in POSITIONAL:
             yield f"{called.upper()} with OVER"
-        of_all_before = frame is None or (_word(frame, "start") == "UNBOUNDED" and not _is_endless(frame))
-        if called == NTH and of_all_before and time is not None and ascends:
-            yield "NTH_VALUE of all rows before"
-
-    def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
-        """Whether a function is not executed over a frame."""
-        if aggregate_name(call, self._catalog) is not None:
-            return called in COLLECTING
-        return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
-            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
-        )
+        if (
+            time is TimeDomain.PROCESSING
+            and ascends
+            and (called in PLACES or (frame is not None and _is_endless(frame)))
+        ):
+            yield "OVER of all rows in the order of processing time"
 
     # --- FROM ---------------------------------------------------------------------------------------------------
 

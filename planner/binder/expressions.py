@@ -19,7 +19,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
 from sqlstream.planner import intervals
-from sqlstream.planner.binder.calls import aggregate_name, check_call, expanded
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, check_call, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
@@ -116,8 +116,11 @@ class _Binder:
                 return self._interval(node)
             case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):
                 return self._wrong(quoted_name(node))
-        if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
-            self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
+        if isinstance(node, exp.Limit):
+            self.context.refuse("aggregate limit", node)
+            return exp.Null()
+        if isinstance(node, exp.Order) and not isinstance(node.parent, exp.WithinGroup):
+            self.context.refuse("syntax", node, "It is a second ORDER BY of the same aggregate.")
             return exp.Null()
         feature = _refused_feature(node)
         if feature is not None:
@@ -176,6 +179,9 @@ class _Binder:
         else:
             self._check_aggregate(node, name)
             bound = replace(self, inside=name)._children(node)
+        if isinstance(node, exp.WithinGroup):
+            check_aggregate_order(node, self.context)
+            wrong = wrong or len(self.context.problems) > mistakes
         if name is not None and not isinstance(node.parent, AGGREGATE_WRAPPERS):
             bound = with_null_treatment(bound, self.context)
         elif name is None and self.inside is None and isinstance(node, NULL_TREATMENTS):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from sqlstream.grammar.calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
+from sqlstream.planner.aggregate_order import order_inside, with_order_behind
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.expressions import (
     as_expression,
@@ -35,7 +36,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT with comparisons with ANY, SOME and ALL, and SINGLE_VALUE, in other words.
+    """The SELECT with comparisons with ANY, SOME and ALL, SINGLE_VALUE, and ORDER BY inside aggregates, in other words.
 
     Those of a list become comparisons joined by OR or AND; those of a subquery IN or NOT IN, or comparisons with its
     least or greatest value. Those of an array stay and are refused later (SS355), as in Flink and Spark.
@@ -48,11 +49,14 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
 
 
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison with ANY, SOME or ALL, or SINGLE_VALUE, in other words; any other expression itself."""
+    """A comparison with ANY, SOME or ALL, SINGLE_VALUE, or an aggregate with ORDER BY, in other words; any other
+    expression itself."""
     if _is_single_value(node):
         single = filled(_SINGLE, *node.expressions)
         mark_as(single, node)
         return single
+    if isinstance(node, exp.Func) and order_inside(node) is not None:
+        return with_order_behind(node)
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
         return node
     is_all, values = quantifier
@@ -67,6 +71,8 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
 
 
 def _is_spelled_out(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Func) and order_inside(node) is not None:
+        return True
     return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
 
 
@@ -161,7 +167,9 @@ def _compared_with_list(node: exp.Expr, values: list[exp.Expr], is_all: bool) ->
 
 Respell = Callable[[exp.Expr], exp.Expr]
 
-FLINK_KINDS = (exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, JsonCall, PathInto, RoundedTime)
+FLINK_KINDS = (
+    exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, exp.WithinGroup, JsonCall, PathInto, RoundedTime,
+)  # fmt: skip
 _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
@@ -396,14 +404,8 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Respel
             return _of_variant(node, again(node.this), node.expressions[0])
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
-        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
-            rest = {key: value for key, value in node.args.items() if key != "this"}
-            return _collecting_aggregate(call, types, again, lambda collected: exp.Window(this=collected, **rest))
-        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
-            condition = again(node.expression)
-            return _collecting_aggregate(
-                call, types, again, lambda collected: exp.Filter(this=collected, expression=condition)
-            )
+        case exp.Window() | exp.Filter() | exp.WithinGroup() if (call := _collecting_call(node)) is not None:
+            return _collecting_aggregate(call, types, again, partial(_wrapped, node, call, again))
         case exp.Anonymous() | JsonCall():
             return _flink_call(node, node.name.lower(), types, context, again)
     return None
@@ -495,6 +497,23 @@ def _check_path(node: exp.Expr, name: str, context: Context) -> None:
 
 
 # --- aggregates over collected rows ---------------------------------------------------------------------------
+
+
+def _collecting_call(node: exp.Expr) -> exp.Expr | None:
+    """The call of one of COLLECTING inside OVER, FILTER and WITHIN GROUP."""
+    while isinstance(node, exp.Window | exp.Filter | exp.WithinGroup):
+        node = node.this
+    is_collecting = isinstance(node, exp.Anonymous | JsonCall) and node.name.lower() in COLLECTING
+    return node if is_collecting else None
+
+
+def _wrapped(node: exp.Expr, call: exp.Expr, again: Respell, collected: exp.Expr) -> exp.Expr:
+    """What stands around the ``call`` in ``node``, around the collected values."""
+    if node is call:
+        return collected
+    return with_children_changed(
+        node, lambda child: _wrapped(child, call, again, collected) if child is node.this else again(child)
+    )
 
 
 def _collecting_aggregate(call: exp.Expr, types: Types, again: Respell, filtered: Respell) -> exp.Expr:

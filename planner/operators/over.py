@@ -21,18 +21,42 @@ from sqlstream.udfs.over.frames import Frame
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
 SHIFTS = frozenset({"lag", "lead"})
 NTH = "nth_value"
+PLACES = frozenset({"ntile", "percent_rank", "cume_dist"})
+"""Functions of the place of a row among all rows of its key, which are final only when the key has all of these."""
+
+_POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 
 @dataclass(frozen=True)
 class OverCall:
     """A function over a frame, whose offsets are milliseconds where it is one of RANGE over times.
 
-    Calls of NUMBERS and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names; all others are
-    aggregates.
+    Calls of NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names, in
+    ``exp.IgnoreNulls`` where rows without a value are not counted; all others are aggregates.
     """
 
     item: Item
     frame: Frame | None
+
+    @property
+    def positional(self) -> exp.Anonymous | None:
+        """The call of one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
+        call = self.item.expression
+        inner = call.this if isinstance(call, exp.IgnoreNulls) else call
+        return inner if isinstance(inner, exp.Anonymous) and inner.name in _POSITIONAL else None
+
+    @property
+    def ignores_nulls(self) -> bool:
+        """True where a positional call does not count rows without a value."""
+        return isinstance(self.item.expression, exp.IgnoreNulls) and self.positional is not None
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
+
+    field: str
+    after_ms: int
 
 
 @dataclass(frozen=True)
@@ -237,11 +261,11 @@ def _bound(offset: int, counts: bool) -> str:
 
 def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
-    expression = call.item.expression
-    if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+    positional = call.positional
+    if positional is None:
         yield from values_read_by(call.item)
-    else:
-        yield from (*expression.expressions[:1], *expression.expressions[2:])
+    elif positional.name not in PLACES:  # the argument of NTILE is a constant
+        yield from (*positional.expressions[:1], *positional.expressions[2:])
 
 
 def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
@@ -257,22 +281,17 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 
 @dataclass(frozen=True)
-class UpdatingOver(Unary):
-    """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in the ``order``; without
-    one all of these are peers. A row is emitted at once, and again when others change its results.
-
-    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. Schema: that of the input, without time
-    attributes, then the calls.
-    """
+class OverAllRows(Unary):
+    """Base of OVER that has all rows of a key: for each row its fields and the results of ``calls``, over the rows with
+    equal ``keys`` in the ``order``; without one all of these are peers. Schema: that of the input, then the calls."""
 
     keys: tuple[str, ...]
     order: tuple[Sorted, ...]
     calls: tuple[OverCall, ...]
-    ttl_ms: int = 0
 
     @cached_property
     def schema(self) -> Schema:
-        return (*(replace(field, time=None) for field in self.input.schema), *self.results)
+        return (*self.input.schema, *self.results)
 
     @property
     def results(self) -> tuple[Field, ...]:
@@ -296,35 +315,9 @@ class UpdatingOver(Unary):
     keeps_state = True
 
     @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl_ms > 0
-
-    @property
     @cached_per_node
     def unique_keys(self) -> Keys:
         return self.input.unique_keys
-
-    # --- changes ----------------------------------------------------------------------------------------------
-
-    @property
-    @cached_per_node
-    def changelog_mode(self) -> Kinds:
-        return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
-
-    def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A row that is retracted would not have the time at which it came."""
-        by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
-        return APPEND_ONLY if by_arrival else ALL_KINDS
-
-    @property
-    @cached_per_node
-    def upsert_keys(self) -> Keys:
-        """Changes of a row are those of its key of OVER, in whose order they come."""
-        return frozenset(key | set(self.keys) for key in self.input.unique_keys)
-
-    consumer_name = "OVER in the order of processing time"
-
-    producer_name = "OVER in another order than that of time"
 
     # --- rules ------------------------------------------------------------------------------------------------
 
@@ -348,22 +341,18 @@ class UpdatingOver(Unary):
         parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
         parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
         parts += [call_text(call, self.in_time) for call in self.calls]
-        parts += [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
-        return f"UpdatingOver({'; '.join(parts)})"
+        return f"{type(self).__name__}({'; '.join([*parts, *self._terms])})"
 
-    kernel_text = "of all rows of each key, which are computed anew where one changes"
+    @property
+    def _terms(self) -> list[str]:
+        """What else the operator says of itself."""
+        return []
 
     # --- what runs --------------------------------------------------------------------------------------------
 
     @property
     def exchange_keys(self) -> tuple[str, ...]:
         return self.keys
-
-    def fields_read(self, port: int = 0) -> FieldsRead | None:
-        read = [value for call in self.calls for value in arguments_of(call)]
-        if not all(isinstance(value, exp.Column) for value in read):
-            return None
-        return FieldsRead(tuple(field.name for field in self.input.schema), self.keys)
 
     columnar_only_clause = "OVER"
 
@@ -383,7 +372,140 @@ class UpdatingOver(Unary):
         yield "order", ", ".join(order) or "as rows come"
         yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
         yield "columns", self.input.rows_fact
+
+
+@dataclass(frozen=True)
+class UpdatingOver(OverAllRows):
+    """OVER whose rows are emitted at once, and again when others change their results.
+
+    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. No field of the schema is a time
+    attribute.
+    """
+
+    ttl_ms: int = 0
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*(replace(field, time=None) for field in self.input.schema), *self.results)
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        """A row that is retracted would not have the time at which it came."""
+        by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
+        return APPEND_ONLY if by_arrival else ALL_KINDS
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """Changes of a row are those of its key of OVER, in whose order they come."""
+        return frozenset(key | set(self.keys) for key in self.input.unique_keys)
+
+    consumer_name = "OVER in the order of processing time"
+
+    producer_name = "OVER in another order than that of time"
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> list[str]:
+        return [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
+
+    kernel_text = "of all rows of each key, which are computed anew where one changes"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        read = [value for call in self.calls for value in arguments_of(call)]
+        if not all(isinstance(value, exp.Column) for value in read):
+            return None
+        return FieldsRead(tuple(field.name for field in self.input.schema), self.keys)
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from super().state_facts()
         yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
 
     def state_descriptions(self) -> Iterator[StateDescription]:
         yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))
+
+
+@dataclass(frozen=True)
+class WindowOver(OverAllRows):
+    """OVER whose ``keys`` tell a window of event time: rows are emitted once, when the watermark has passed their
+    window, as ``closes`` says. Rows that arrive after that are late, and dropped. Of the time attributes the schema has
+    that of the window, because the watermark has passed all others."""
+
+    closes: Closing
+
+    @cached_property
+    def schema(self) -> Schema:
+        window = self.input.window_info
+        kept = window.time if window is not None else None
+        fields = (f if f.name == kept else replace(f, time=None) for f in self.input.schema)
+        return (*fields, *self.results)
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of the input that order, keys, functions and the window read."""
+        return super().read | {self.closes.field}
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    is_batch_invariant = True
+    awaited_domains = frozenset({TimeDomain.EVENT})
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    # Rows are emitted when they can no longer change.
+    changelog_mode = APPEND_ONLY
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        return APPEND_ONLY
+
+    consumer_name = "OVER in windows"
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.closes.field}
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> list[str]:
+        return ["when windows close"]
+
+    kernel_text = "of the rows of open windows"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The end of a window is computed."""
+        return None
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from super().state_facts()
+        yield "rows come out", "when windows close"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each window", "the watermark passes the window")

@@ -13,20 +13,12 @@ from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
-from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
+from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 from sqlstream.types import DataType
 
 ROW_NUMBER = "row_number"
 INT = DataType("INT")
-
-
-@dataclass(frozen=True)
-class Closing:
-    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
-
-    field: str
-    after_ms: int
 
 
 @dataclass(frozen=True)
@@ -251,7 +243,7 @@ def limit_of(plan: Node) -> Limit | None:
     match plan:
         case Output() | Insert() | Project():
             return limit_of(plan.input)
-        case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY:
+        case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY or plan.last < plan.first:
             return Limit(plan.last - plan.first + 1, plan.first - 1)
     return None
 

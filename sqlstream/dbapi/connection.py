@@ -57,13 +57,13 @@ def _opened(
     profile: str | None,
     settings: Mapping[str, str],
 ) -> Session:
-    from sqlstream.project import enter, nearest_project  # importing the module loads no parser
+    from sqlstream import project as projects  # importing the DB-API loads no parser
     from sqlstream.session import connect as open_session
 
     session = open_session(spark)
-    of_folder = None if project is None else nearest_project(project, profile)
+    of_folder = None if project is None else projects.nearest_project(project, profile)
     if of_folder is not None:
-        enter(session, of_folder)
+        projects.enter(session, of_folder)
     for key, value in settings.items():
         session.workspace.settings.set(key, value)
     return session

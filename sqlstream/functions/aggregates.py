@@ -31,6 +31,7 @@ AGGREGATES: tuple[Builtin, ...] = (
         flink="array_agg",
         arrival=Arrival.LISTED,
         nulls=RESPECT,
+        orderable=True,
     ),
     aggregate(
         "collect_set", "1", array_of_first, node="ArrayUniqueAgg", idempotent=True, arrival=Arrival.TIES, nulls=IGNORE
@@ -51,11 +52,12 @@ AGGREGATES: tuple[Builtin, ...] = (
         more_are_constants=True,
         arrival=Arrival.PICKED,
         nulls=IGNORE,
+        orderable=True,
     ),
     scalar("grouping", None, TINYINT, flink=True),
     scalar("grouping_id", None, BIGINT, flink=True),
     aggregate("histogram_numeric", "2"),
-    aggregate("json_arrayagg", "1", STRING, origin=FLINK, flink=True),
+    aggregate("json_arrayagg", "1", STRING, origin=FLINK, flink=True, orderable=True),
     aggregate("json_objectagg", "2", STRING, origin=FLINK, flink=True),
     aggregate("kurtosis", "1", DOUBLE),
     aggregate(
@@ -68,9 +70,17 @@ AGGREGATES: tuple[Builtin, ...] = (
         more_are_constants=True,
         arrival=Arrival.PICKED,
         nulls=IGNORE,
+        orderable=True,
     ),
     aggregate(
-        "listagg", "1 2", STRING, aliases="string_agg", flink=True, more_are_constants=True, arrival=Arrival.LISTED
+        "listagg",
+        "1 2",
+        STRING,
+        aliases="string_agg",
+        flink=True,
+        more_are_constants=True,
+        arrival=Arrival.LISTED,
+        orderable=True,
     ),
     aggregate("max", "1", same_as_first, flink=True, node="Max", idempotent=True),
     aggregate("max_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
@@ -78,13 +88,13 @@ AGGREGATES: tuple[Builtin, ...] = (
     aggregate("median", "1"),
     aggregate("min", "1", same_as_first, flink=True, node="Min", idempotent=True),
     aggregate("min_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
-    aggregate("mode", "0 1 2", same_as_first, more_are_constants=True, arrival=Arrival.PICKED),
+    aggregate("mode", "0 1 2", same_as_first, more_are_constants=True, arrival=Arrival.PICKED, orderable=True),
     aggregate("percentile", "2 3", columns=None),
     aggregate(
         "percentile_approx", "2 3", aliases="approx_percentile", more_are_constants=True, arrival=Arrival.SKETCHES
     ),
-    aggregate("percentile_cont", "1"),
-    aggregate("percentile_disc", "1", same_as_first),
+    aggregate("percentile_cont", "1", orderable=True),
+    aggregate("percentile_disc", "1", same_as_first, orderable=True),
     aggregate("regr_avgx", "2", DOUBLE, columns=2),
     aggregate("regr_avgy", "2", DOUBLE, columns=2),
     aggregate("regr_count", "2", BIGINT, columns=2),

@@ -155,6 +155,7 @@ class Aggregate(Builtin):
     ``idempotent``: of equal values one is enough, so DISTINCT changes nothing.
     ``arrival``: where its result shows in which order rows arrived.
     ``nulls``: it takes IGNORE NULLS and RESPECT NULLS, and without them does this by the names that Flink has.
+    ``orderable``: it takes rows in the order of ORDER BY among its arguments, or of WITHIN GROUP.
     """
 
     columns: int | None = 1
@@ -162,6 +163,7 @@ class Aggregate(Builtin):
     idempotent: bool = False
     arrival: Arrival = Arrival.NOWHERE
     nulls: NullTreatment | None = None
+    orderable: bool = False
 
     @property
     def shows_arrival(self) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
     from sqlstream.jobs.lifecycle.job import Job, JobState
     from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
+    from sqlstream.jobs.lifecycle.session_jobs import SessionJobs
     from sqlstream.jobs.lifecycle.start import start_job
     from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
     from sqlstream.jobs.reports.progress import Progress
@@ -23,6 +24,7 @@ __all__ = [
     "JobState",
     "Progress",
     "RecordedJob",
+    "SessionJobs",
     "Sources",
     "checkpoint_exists",
     "recorded_jobs",
@@ -36,6 +38,7 @@ _HOMES = {
     "JobState": "sqlstream.jobs.lifecycle.job",
     "Progress": "sqlstream.jobs.reports.progress",
     "RecordedJob": "sqlstream.jobs.records.requests",
+    "SessionJobs": "sqlstream.jobs.lifecycle.session_jobs",
     "Sources": "sqlstream.jobs.lifecycle.runtime",
     "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
     "recorded_jobs": "sqlstream.jobs.records.requests",

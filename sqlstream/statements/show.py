@@ -27,7 +27,7 @@ from sqlstream.statements.definitions import (
 )
 from sqlstream.statements.partitions import partitions
 from sqlstream.statements.statement import ViewStatus
-from sqlstream.times import time_text, watermark_text
+from sqlstream.times import moment, time_text, watermark_text
 
 _Line = tuple[str, ...]
 
@@ -342,8 +342,6 @@ def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusO
 
 def facts(status: ViewStatus) -> Iterator[Fact]:
     """The state of the job, how far its input is, and the last epoch that is in the table. Times are in UTC."""
-    from sqlstream.jobs.records.record import moment  # loads what no other statement needs
-
     yield "state", status.state
     progress = None if status.record is None else status.record.life.progress
     if progress is None:

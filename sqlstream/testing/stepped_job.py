@@ -17,6 +17,8 @@ from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_wat
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
+from sqlstream.jobs.lifecycle.session_jobs import SessionSources
+from sqlstream.jobs.lifecycle.sinks import SideSinks
 from sqlstream.jobs.reports.progress import late_rows, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
@@ -26,8 +28,6 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Engine
-from sqlstream.runner import SessionSources
-from sqlstream.sinks import SideSinks
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type

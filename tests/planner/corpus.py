@@ -38,6 +38,10 @@ _SET = """
 
 _OVER = "SELECT item, AVG(price) OVER (PARTITION BY item ORDER BY ts ROWS 9 PRECEDING) FROM bids"
 _OVER_ANY = "SELECT item, SUM(n) OVER (PARTITION BY item ORDER BY n RANGE 2 PRECEDING), COUNT(*) OVER () FROM bids"
+_OVER_WINDOW = """
+    SELECT item, NTILE(4) OVER w, CUME_DIST() OVER w FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+    WINDOW w AS (PARTITION BY window_start, window_end ORDER BY price)
+"""
 _JOIN = """
     SELECT a.item, b.price FROM bids AS a LEFT JOIN bids AS b
     ON a.auction = b.auction AND b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts
@@ -95,6 +99,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "statement sets": (_SET,),
     "functions over the rows before": (_OVER,),
     "functions over rows in any order": (_OVER_ANY,),
+    "functions over windows": (_OVER_WINDOW,),
     "joins within an interval": (_JOIN,),
     "joins of all rows": (_JOIN_OF_ALL,),
     "the best rows of each key": (_RANKED,),

@@ -32,6 +32,7 @@ from sqlstream.udfs.aggregates.accumulator import (
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
 from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.lists import collected, joined, over_distinct, over_rows
+from sqlstream.udfs.aggregates.ordered import NTH_VALUE, PickedInOrder, nth_value, over_sorted
 from sqlstream.udfs.aggregates.statistics import approximate_count, kurtosis, skewness, variance
 from sqlstream.udfs.aggregates.sums import (
     Bits,
@@ -174,6 +175,8 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
         return _over_distinct(typed_call)
     if call.implementation is not None:
         return _user(typed_call)
+    if call.function == NTH_VALUE:
+        return _nth_value(typed_call)
     if aggregate is None or aggregate.name not in _PLANNERS:
         raise typed_call.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
     count = aggregate.columns
@@ -213,6 +216,16 @@ def _over_rows(call: _Call) -> Plan:
     return over_rows(Source(columns, call.filters), schema.remove(len(schema) - 1), inner)
 
 
+def _over_sorted(call: _Call) -> Plan:
+    """The function over all rows in the order of ORDER BY, and then of arrival."""
+    unordered = replace(call, call=replace(call.call, order=()), by_number=False)
+    _, _, inner = _apart(unordered)
+    _, _, order = _list_source(call)
+    columns = (*call.call.arguments, *(ordering.column for ordering in order))
+    types = tuple(call.schema.field(name).type for name in columns)
+    return over_sorted(Source(columns, call.filters), types, order, inner)
+
+
 def _apart(
     call: _Call, *, distinct: bool = False, told_by: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], pa.Schema, Plan]:
@@ -235,6 +248,10 @@ def _kept(value: pa.Array) -> pa.Array:
 
 
 def _picked(present: pa.Array, value: pa.Array) -> pa.Array:
+    return value
+
+
+def _picked_in_order(present: pa.Array, value: pa.Array, *keys: pa.Array) -> pa.Array:
     return value
 
 
@@ -306,12 +323,22 @@ def _boolean_extreme(greatest: bool) -> Planner:
 def _pick(last: bool) -> Planner:
     def plan(call: _Call) -> Plan:
         required = call.call.arguments if call.call.ignore_nulls else ()
+        if call.call.order:
+            source, types, order = _list_source(call)
+            return Plan((PickedInOrder(replace(source, required=required), types, order, last),), _picked_in_order)
         if call.by_number:
             source = Source((*call.call.arguments, ARRIVAL), call.filters, required)
             return Plan((PickedByNumber(source, call.type, last),), _picked_by_order)
         return Plan((Picked(Source(call.call.arguments, call.filters, required), call.type, last),), _picked)
 
     return plan
+
+
+def _nth_value(call: _Call) -> Plan:
+    n, last = call.call.constants
+    assert isinstance(n, int) and isinstance(last, bool)
+    required = call.call.arguments if call.call.ignore_nulls else ()
+    return nth_value(Source(call.call.arguments, call.filters, required), call.type, n, last=last)
 
 
 def _pick_by_order(greatest: bool) -> Planner:
@@ -427,6 +454,8 @@ def _number(constant: object) -> float:
 
 
 def _user(call: _Call) -> Plan:
+    if call.call.order:
+        return _over_sorted(call)
     if call.by_number:
         return _over_rows(call)
     source = Source(call.call.arguments, call.filters)

@@ -71,7 +71,7 @@ class Automaton:
     @cached_property
     def reachable(self) -> Flags:
         """For each place and variable, whether a row after the place may be mapped to the variable."""
-        import numpy as np
+        import numpy as np  # which the planner does without
 
         behind = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
@@ -108,7 +108,7 @@ class Automaton:
 
 
 def _indices(values: Iterable[int]) -> Indices:
-    import numpy as np
+    import numpy as np  # which the planner does without
 
     return np.fromiter(values, np.int64)
 

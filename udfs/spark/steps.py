@@ -138,7 +138,7 @@ class SteppedProcessor:
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The output of a step for its blobs."""
-        from pyspark.sql import Row
+        from pyspark.sql import Row  # sessions without Spark load this module
 
         spare_imports()
         number, watermark_ms = self.steps.current
@@ -183,7 +183,7 @@ class RowsOfStep:
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the current step."""
-        import pyarrow.parquet as pq
+        import pyarrow.parquet as pq  # workers read it, sessions do without
 
         spare_imports()
         number, _ = self.steps.current

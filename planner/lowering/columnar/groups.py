@@ -20,6 +20,7 @@ from sqlstream.planner.aggregate_calls import (
     kernel_arguments,
     values_and_constants,
 )
+from sqlstream.planner.aggregate_order import in_words_of_spark
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item
@@ -75,7 +76,7 @@ def _arrow(result: DataType) -> pa.DataType:
 
 
 def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:
-    typed = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
+    typed = rows.groupBy().agg(F.expr(context.sql(as_expression(in_words_of_spark(expression)))).alias("t"))
     return from_spark(typed.schema["t"].dataType.jsonValue())
 
 

@@ -33,9 +33,10 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.over import Closing
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import Closing, TopN
+from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.current_watermark import NOW, CurrentWatermarkKernel
@@ -137,14 +138,15 @@ _NUMBER = "__number"
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
     """The first rows of each key in an order."""
     below = context.lower(step.input)
-    closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
     ranked = ranked_input(node, node.keys, below, closes, came_at=clock)
     emitted = ranked.emitted(_kernel(node, ranked), step, context)
     return ranked.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 
 
-def _closes(closing: Closing) -> str:
+def closing_micros(closing: Closing) -> str:
+    """SQL text of the watermark, in microseconds, at which the window of a row is complete."""
     return f"({micros(closing.field)}) + {closing.after_ms * 1000}L"
 
 

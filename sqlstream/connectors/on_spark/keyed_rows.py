@@ -7,7 +7,6 @@ passes through the driver each time.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -155,6 +154,8 @@ def _write_file(folder: Path, rows: pa.Table, epochs: dict[str, int]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keeps other jobs on this machine from writing into the folder."""
+    import fcntl  # Windows has none
+
     with (folder / _LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -24,7 +24,7 @@ from sqlstream.jobs.records.history import HISTORY_FILE as HISTORY
 from sqlstream.jobs.records.record import RECORD_FILE as RECORD
 from sqlstream.jobs.records.record import being_started, in_use, read_record
 from sqlstream.planner.nodes import Insert, StatementSet
-from sqlstream.table_uses import side_tables
+from sqlstream.plans import side_tables
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:

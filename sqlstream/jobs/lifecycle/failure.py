@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, disk_full, local_storage_at
 from sqlstream.jobs.records.history import last_begun
@@ -262,9 +265,6 @@ def _of_source(text: str) -> Diagnostic | None:
 
 def _type_there(file: str, column: str) -> str | None:
     """The type of the column in a Parquet file; None where that is not to be read from here."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with suppress(pa.ArrowException, OSError):
         for field in pq.read_schema(file):
             if field.name.casefold() == column.casefold():

@@ -122,7 +122,7 @@ def asked(folder: Path) -> Iterator[Asked]:
 
 def _rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The current rows after all files: WITHDRAWN files remove rows, the oldest of equal ones first."""
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # sessions, which load this module for its options, do without
 
     rows: list[dict[str, Any]] = []
     for path in files:

@@ -271,7 +271,7 @@ DUCKDB = Dialect(
 
 def connect_to_duckdb(path: str) -> duckdb.DuckDBPyConnection:
     """A read-only connection."""
-    import duckdb
+    import duckdb  # an optional package
 
     return duckdb.connect(path, read_only=True)
 
@@ -280,6 +280,6 @@ class DuckDbSource(FileDatabase):
     """A table of a DuckDB file. No process may have the file open for writing."""
 
     async def open(self) -> FileClient:
-        from duckdb import Error
+        from duckdb import Error  # an optional package
 
         return self.client(DUCKDB, connect_to_duckdb, Error)

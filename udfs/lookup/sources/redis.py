@@ -64,6 +64,7 @@ class RedisSource:
     zone: str = "UTC"
 
     async def open(self) -> RedisClient:
+        # An optional package.
         from redis.asyncio import BlockingConnectionPool, Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -189,7 +190,7 @@ def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
 
 def failure(error: Exception, table: str, server: RedisServer, what: str) -> ConnectorError:
     """The error of redis-py as one that names the table, the server, the key and what to do."""
-    from redis import exceptions
+    from redis import exceptions  # an optional package
 
     if isinstance(error, exceptions.TimeoutError | asyncio.TimeoutError):
         message = f'table "{table}" got no answer from Redis at {server.address} for {what} in {server.timeout_ms} ms'
@@ -204,7 +205,7 @@ def failure(error: Exception, table: str, server: RedisServer, what: str) -> Con
 
 def _refusal(error: Exception) -> str | None:
     """Advice for an error that the server has answered; None if it has not answered."""
-    from redis import exceptions
+    from redis import exceptions  # an optional package
 
     match error:
         case exceptions.AuthenticationError() | exceptions.AuthorizationError() | exceptions.NoPermissionError():

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
 
-from sqlstream.connectors import BatchWriter, Environment, UpsertSink, installed, row_kinds_taken, sink_connector
-from sqlstream.connectors.connector import INSERTS_ONLY
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sqlstream.connectors import BatchWriter, Environment, sink_connector
 from sqlstream.connectors.formats import quoted
-from sqlstream.errors import Diagnostic, Span
-from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
-from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.lowering.bad_rows import inner_lacks, null_text
+from sqlstream.planner.lowering.outputs import main_rows, rows_of, side_rows
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
-from sqlstream.planner.properties import changelog_text
-from sqlstream.settings import UPSERT_MATERIALIZE
-from sqlstream.table_uses import side_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+from sqlstream.plans import side_tables
+from sqlstream.udfs.kernel import ROW_KIND
 
 
 class Turns:
@@ -117,8 +113,6 @@ class SideSinks:
 
 
 def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int) -> None:
-    from sqlstream.planner.lowering.outputs import rows_of
-
     for table, write in tables:
         write(rows_of(batch, plan, table), number)
 
@@ -126,8 +120,6 @@ def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], b
 def _write_both(
     turns: Turns, plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
 ) -> None:
-    from sqlstream.planner.lowering.outputs import main_rows, side_rows
-
     with turns:
         batch.persist()
         try:
@@ -151,11 +143,6 @@ def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: i
 
 def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
     """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
-    from pyspark.sql import functions as F
-
-    from sqlstream.planner.lowering.bad_rows import inner_lacks, null_text
-    from sqlstream.udfs.kernel import ROW_KIND
-
     kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
     whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '-D'")  # a deleted row may be its key alone
 
@@ -172,65 +159,3 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
 
 
 # --- changes that a sink takes ----------------------------------------------------------------------------------
-
-NO_KEY = "SS286"
-COLLIDING = "SS667"
-
-
-def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
-    """Changes of the query that its table refuses.
-
-    SS510 for row kinds that it does not take, SS286 for updates without a PRIMARY KEY, SS667 where updated rows may
-    collide on the PRIMARY KEY and must not (``collide`` is False).
-    """
-    table = plan.table
-    for _, kinds in rejected_kinds(plan):
-        maker = producer_of(plan.input, kinds)
-        takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
-        message = f'table "{table.name}" takes {takes}, and the query updates its results'
-        detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."
-        yield Diagnostic(INSERTS_ONLY, message, span, detail=detail, hint=_hint(plan, maker.append_only_hint))
-        return
-    if plan.changelog_mode != APPEND_ONLY and is_upsert(table) and not table.primary_key:
-        message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
-        yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
-
-    if not collide and may_collide(plan):
-        key = ", ".join(table.primary_key)
-        message = f'rows that the query updates may collide on the PRIMARY KEY ({key}) of table "{table.name}"'
-        detail = (
-            "One of them may delete what another one has written: rows that were there before are not kept for that."
-        )
-        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'force'."
-        yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
-
-
-def may_collide(plan: Insert) -> bool:
-    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by another key."""
-    updates = plan.changelog_mode != APPEND_ONLY
-    by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
-    return updates and by_key and not plan.upserts_by_primary_key
-
-
-def _hint(plan: Insert, instead: str | None) -> str:
-    ways = ", or ".join(_ways(plan.table, instead))
-    return f"{ways[0].upper()}{ways[1:]}."
-
-
-def _ways(table: Table, instead: str | None) -> Iterator[str]:
-    if instead is not None:
-        yield instead
-    if _would_replace(table):
-        yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
-    else:
-        upserting = [kind.name for kind in installed() if isinstance(kind, UpsertSink)]
-        yield (
-            "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
-            f"or with a PRIMARY KEY of {', '.join(upserting)}"
-        )
-
-
-def _would_replace(table: Table) -> bool:
-    """Whether the table would take changes if it had a PRIMARY KEY."""
-    keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
-    return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY

@@ -342,11 +342,12 @@ def without_subqueries_on(
     above: list[exp.Expr] = []
     given = left
     kept_left, kept_right = _kept_sides(join)
+    has_both = join.text("kind").upper() not in ("SEMI", "ANTI")
     for condition in asking:
-        if not kept_left and not kept_right:
+        side = _side_read(condition, left, right)
+        if not kept_left and not kept_right and (has_both or side == 0):
             above.append(condition)
             continue
-        side = _side_read(condition, left, right)
         if side == 0 and not kept_left:
             left = subqueries.filtered(left, [condition])
         elif side == 1 and not kept_right:

@@ -173,7 +173,7 @@ class Campaign:
             self.others["accepted difference"] += 1
             return
         self.tell(f"# {oracle.name}, round {number}, to be reduced: {difference}\n{case.text}")
-        kind = difference.partition(":")[0] if "fails" in difference or "refuses" in difference else None
+        kind = _kind(difference)
         last = difference
 
         def shows(candidate: Case) -> bool:
@@ -184,11 +184,11 @@ class Campaign:
                 actual = oracle.unlike(candidate, expected)
             except Refused as error:
                 actual = f"{oracle.actual.name} refuses it: {error.code}: {error.message}"
-                if kind is None or "refuses" not in kind or _refusal(candidate) is not None:
+                if _refusal(candidate) is not None:
                     return False
             except Exception:
                 return False
-            if actual is None or (kind is not None) != actual.startswith(f"{kind}:"):
+            if actual is None or _kind(actual) != kind:
                 return False
             last = actual
             return True
@@ -205,6 +205,11 @@ def _refusal(case: Case) -> str | None:
     except Refused as error:
         return re.sub(r'"[^"]*"|[A-Z]{3,}', "…", f"{error.code} {error.message}")
     return None
+
+
+def _kind(difference: str) -> str:
+    """Of a difference: that a way fails or refuses with an error, or that rows differ."""
+    return ":".join(difference.split(":")[:2]) if " fails: " in difference or " refuses it: " in difference else "rows"
 
 
 def _said(error: BaseException) -> str:

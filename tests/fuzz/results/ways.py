@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Protocol
@@ -12,15 +13,18 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import parse_query
+from sqlstream.planner.binder import bind_query
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from sqlstream.testing import StreamTest
 from tests.differential.changes import History, TableKind
-from tests.differential.comparing import Refused, Rows, merged, tables_in_the_end, without_spark
+from tests.differential.comparing import Refused, Rows, merged, plan_of_text, tables_in_the_end, without_spark
 from tests.fuzz.results.reference import in_duckdb
-from tests.planner.plans import physical, plan
+from tests.planner.plans import created, physical
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -51,10 +55,20 @@ class Way(Protocol):
 
 def planned(case: Case) -> PhysicalPlan:
     """Refused where it is not executed."""
+    return _planned(case.text, case.definitions)
+
+
+@lru_cache(maxsize=16)
+def _planned(text: str, definitions: str) -> PhysicalPlan:
     try:
-        return physical(optimize(plan(case.text, case.definitions)))
+        return physical(optimize(bind_query(parse_query(text), _catalog(definitions))))
     except SqlStreamError as error:
         raise Refused(error.code, error.diagnostic.message) from error
+
+
+@lru_cache(maxsize=4)
+def _catalog(definitions: str) -> Catalog:
+    return created(definitions)
 
 
 class Duckdb:
@@ -65,14 +79,16 @@ class Duckdb:
 
 
 class Kernels:
-    """As a stream, cut and restarted, without Spark."""
+    """As a stream, cut and restarted, without Spark; some into a table of which rows replace each other by key."""
 
     name = "kernels"
 
     def rows(self, case: Case) -> Rows:
         choice = Random(case.seed)
         groups, restarts = choice.choice([1, 3]), choice.choice([None, choice])
-        return without_spark(planned(case), case.past, groups=groups, restarts=restarts)
+        by_key = choice.random() < 0.3
+        made = plan_of_text(case.text, case.definitions, by_key=choice) if by_key else planned(case)
+        return without_spark(made, case.past, groups=groups, restarts=restarts)
 
 
 class Finished:

@@ -272,7 +272,7 @@ def _to_spark(text: str, workspace: Workspace) -> Translated:
         if clause is not None:
             wrong.append(_refusal(f"{clause.name} is not in Spark SQL", clause.span))
             continue
-        query = with_values_of_groups(for_spark(sorted_query, workspace.catalog), workspace.catalog, tables)
+        query = for_spark(with_values_of_groups(sorted_query, workspace.catalog, tables), workspace.catalog)
         texts.append(spark_text(_dotted(query, names)).text)
     _require(wrong, text)
     return ";\n\n".join(texts) + ";\n", (_ANSI, _UTC, _FINISHED)

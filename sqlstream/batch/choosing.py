@@ -231,8 +231,12 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
     named = {names[table.name]: table for table in tables if table.name in names}
-    query = for_spark(resolved.query, workspace.catalog, columns, keys)
-    query = with_values_of_groups(query, workspace.catalog, named)
+    filled = {
+        name: {column.name.casefold() for column in table.columns if not column.nullable}
+        for name, table in named.items()
+    }
+    query = with_values_of_groups(resolved.query, workspace.catalog, named)
+    query = for_spark(query, workspace.catalog, columns, keys, filled)
     return Batch(statement, query, resolved, names, examined.way.why)
 
 

@@ -17,7 +17,7 @@ from sqlstream.planner.type_inference import call_arguments
 
 NOT_EXECUTED = "SS395"
 
-# The value that these aggregate stands in ORDER BY.
+# These aggregate the value in ORDER BY.
 _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 

@@ -1,7 +1,7 @@
 """What parses and is not executed: one table of codes, names and hints, used by the whole binder.
 
 Every entry refuses with an ``UnsupportedError``; nothing that parses is ever ignored. ``planner.binder.context``
-refuses whatever nobody consumed.
+refuses clauses that no binding function has read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What parses and is not executed: one table of codes, names and hints, used by the whole binder.
 
 Every entry refuses with an ``UnsupportedError``; nothing that parses is ever ignored. ``planner.binder.context``
-refuses whatever nobody consumed.
+refuses clauses that no binding function has read.
 """
 
 from __future__ import annotations
@@ -229,6 +229,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "ordered aggregate in Python": Unsupported(
+        "SS395",
+        "aggregates in Python with ORDER BY over finished data",
+        "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES.",
+        "Spark hands over the rows of a group in any order.",
     ),
     "aggregate limit": Unsupported(
         "SS399",

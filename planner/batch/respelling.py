@@ -309,7 +309,7 @@ class _Respelling:
             node.parent = written.parent  # whose tables it reads
             self._memberships.replaced(written, node)
         self._memberships.visit(node)
-        feature = _refused_feature(node)
+        feature = "ordered aggregate in Python" if self._orders_own_aggregate(node) else _refused_feature(node)
         if feature is not None:
             self._context.refuse(feature, node)
             return exp.Null()
@@ -329,6 +329,11 @@ class _Respelling:
             case exp.From(this=exp.Unnest() as source):
                 return exp.From(this=self._generator(source))
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
+
+    def _orders_own_aggregate(self, node: exp.Expr) -> bool:
+        """Whether WITHIN GROUP stands behind an aggregate of the user's, which Spark gives rows in any order."""
+        call = node.this if isinstance(node, exp.WithinGroup) else None
+        return isinstance(call, exp.Anonymous) and self._context.catalog.function(call.name) is not None
 
     def _other(self, node: exp.Expr) -> exp.Expr:
         copy = with_children_changed(node, self.of)

@@ -86,7 +86,7 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """A member of BAD, where the source tells it."""
+    """A member of BAD, where the source has it."""
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
 

@@ -286,7 +286,7 @@ def _struct(call: exp.Func, types: Types) -> DataType:
     return DataType("STRUCT", tuple((name.name, kind) for name, kind in zip(names, values, strict=True)))
 
 
-def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
+def _struct_by_columns(call: exp.Expr, types: Types) -> DataType:
     """STRUCT(a, b AS c, …): a member without a name is named by its position, as ``col2``."""
     members = [
         (value.alias_or_name if isinstance(value, exp.Alias | exp.Column) else f"col{position}", types.of(value))
@@ -301,7 +301,7 @@ def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
 
 def call_arguments(call: exp.Expr) -> list[exp.Expr]:
     """The arguments of a call in the order of sqlglot's declaration, without flags."""
-    if isinstance(call, exp.Anonymous | JsonCall):
+    if isinstance(call, exp.Anonymous | JsonCall | exp.Tuple):
         return list(call.expressions)
     arguments: list[exp.Expr] = []
     for key in call.arg_types:
@@ -353,6 +353,7 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     PathInto: _path_into,
     RoundedTime: _rounded,
     JsonCall: _json_call,
+    exp.Tuple: _struct_by_columns,
     exp.Func: _function,
 }
 """The rules by class of expression; a class without a rule of its own has that of the first class it extends."""

@@ -66,8 +66,8 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "subquery of rows": Unsupported(
         "SS308",
-        "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
-        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
+        "comparisons of more than three values that may be NULL with a subquery, below OR, NOT and CASE",
+        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare fewer values.",
     ),
     "emit": Unsupported(
         "SS313",

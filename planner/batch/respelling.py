@@ -6,7 +6,7 @@ these, but for columns of tables whose name stands for nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
+from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
@@ -30,6 +31,7 @@ from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.row_values import shape_of, shaped
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 
@@ -227,10 +229,12 @@ def for_spark(
     catalog: Catalog,
     columns: Mapping[str, DataType] = MappingProxyType({}),
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    filled: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> exp.Expr:
     """A copy of the query in Spark's words. SqlStreamError with all that has none.
 
-    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them.
+    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them, ``filled`` their
+    columns that are NOT NULL, in lower case.
     ``columns`` are those that its tables have, by name in lower case, UNKNOWN where their types differ: SS234 for a
     text in double quotes that is one of them.
     """
@@ -238,9 +242,11 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns).of(with_orders_behind(query))
-    spelled = respelled(plain, Types(_certain(plain, columns)), context)
+    plain = _Respelling(context, keys, columns, filled).of(with_orders_behind(query))
+    types = Types(_certain(plain, columns))
+    spelled = respelled(plain, types, context)
     context.stop_if_wrong()
+    _give_branches_equal_rows(spelled, types)
     return in_words_of_spark(spelled)
 
 
@@ -253,14 +259,55 @@ def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
     return tuple(Field(name, kind) for name, kind in kinds.items())
 
 
+def _give_branches_equal_rows(query: exp.Expr, types: Types) -> None:
+    """The rows that the branches of UNION, INTERSECT and EXCEPT select get the names of the first one's fields."""
+    for operation in query.find_all(exp.SetOperation):
+        branches = list(_branches(operation)) if not isinstance(operation.parent, exp.SetOperation) else []
+        for i, column in enumerate(zip(*(branch.expressions for branch in branches), strict=False)):
+            shapes = [shape_of(value.unalias(), types) for value in column]
+            shape = next((shape for shape in shapes if shape is not None), None)
+            if shape is not None:
+                for branch, value in zip(branches, column, strict=True):
+                    _set_column(branch, i, shaped(value.unalias(), shape, types))
+
+
+def _set_column(select: exp.Select, position: int, value: exp.Expr) -> None:
+    written = select.expressions[position]
+    if value is not written.unalias():
+        named = exp.alias_(value, written.alias_or_name, quoted=True)
+        select.set("expressions", [*select.expressions[:position], named, *select.expressions[position + 1 :]])
+
+
+def _branches(query: exp.Expr) -> Iterator[exp.Select]:
+    match query:
+        case exp.SetOperation():
+            yield from _branches(query.this)
+            yield from _branches(query.expression)
+        case exp.Subquery():
+            yield from _branches(query.this)
+        case exp.Select():
+            yield query
+
+
 class _Respelling:
-    def __init__(self, context: Context, keys: Mapping[str, Sequence[str]], columns: Mapping[str, DataType]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        keys: Mapping[str, Sequence[str]],
+        columns: Mapping[str, DataType],
+        filled: Mapping[str, Collection[str]],
+    ) -> None:
         self._context = context
         self._keys = keys
         self._unnested = Unnested(columns)
+        self._memberships = Memberships(filled)
 
     def of(self, node: exp.Expr) -> exp.Expr:
-        node = spelled_out(node)
+        written, node = node, spelled_out(node)
+        if node is not written:
+            node.parent = written.parent  # whose tables it reads
+            self._memberships.replaced(written, node)
+        self._memberships.visit(node)
         feature = _refused_feature(node)
         if feature is not None:
             self._context.refuse(feature, node)
@@ -272,10 +319,8 @@ class _Respelling:
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":
                 return _epoch(self.of(node.expression))
-            case exp.In() if isinstance(values := subquery_of_in(node), exp.Values):
-                # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
-                query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))
-                return exp.In(this=self.of(node.this), query=_in_parentheses(query))
+            case exp.In() if (query := subquery_of_in(node)) is not None:
+                return self._membership(node, query)
             case exp.Window(this=call) if (behind := with_treatment_behind(call)) is not call:
                 return self.of(with_children_changed(node, lambda child: behind if child is call else child.copy()))
             case exp.Join():
@@ -291,6 +336,15 @@ class _Respelling:
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
         return copy
+
+    def _membership(self, node: exp.In, query: exp.Expr) -> exp.Expr:
+        cases = [] if self._memberships.is_condition(node) else self._memberships.unknown(node, query)
+        rows = self.of(query)
+        if isinstance(query, exp.Values):
+            # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
+            rows = exp.select("*").from_(exp.alias_(rows, "listed", table=True))
+        membership = exp.In(this=self.of(node.this), query=_in_parentheses(rows))
+        return with_unknown(membership, cases) if cases else membership
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
         try:

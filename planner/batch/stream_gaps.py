@@ -22,7 +22,8 @@ from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
-from sqlstream.planner.binder.respelling import spelled_out
+from sqlstream.planner.binder.respelling import all_spelled_out, spelled_out
+from sqlstream.planner.binder.subqueries import MOST_NULLABLE
 from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
 from sqlstream.planner.fields import Field
@@ -169,7 +170,7 @@ class _Gaps(Scopes):
                 return
             case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
-                if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
+                if len(node.this.unnest().expressions) > MOST_NULLABLE and not _null_is_false(expression):
                     yield "a subquery of rows"
                 yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
                 return
@@ -317,7 +318,7 @@ class _Gaps(Scopes):
             return
         both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
-        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both, kind):
             yield "a condition of rows of both sides"
 
     def _is_in_rows(self, join: exp.Join) -> bool:

@@ -455,6 +455,21 @@ class SubqueryRows:
             Project(node, (*(field.as_item for field in node.schema[: len(self.keys)]), nulls)), {"nulls": nulls.name}
         )
 
+    def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
+        """Each key and each of the values at the positions ``compared`` once, as ``value_0_{number}``, and in how many
+        of its rows all values at the positions ``among[i]`` are NULL, as ``nulls_{number}_{i}``."""
+        names = self._names()
+        checks = [_all_null(self.values[i] for i in nulls) for nulls in among if nulls]
+        flags = [Item(names.unique("is_null"), exp.Case().when(check, exp.true()), BOOLEAN) for check in checks]
+        counted = (field_of(flag.name) for flag in flags)
+        these = [next(counted) if nulls else exp.Star() for nulls in among]
+        counts = tuple(Item(names.unique("nulls"), exp.Count(this=this), BIGINT, False) for this in these)
+        keys = {**_numbered("key", self.keys), **{f"value_{i}_{number}": self.values[i].name for i in compared}}
+        below = extended(self.node, flags) if flags else self.node
+        node = GroupAggregate(below, tuple(dict.fromkeys(keys.values())), counts, ttl_ms=self.ttl_ms)
+        shown = {**keys, **{f"nulls_{number}_{i}": count.name for i, count in enumerate(counts)}}
+        return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
+
     def single(self) -> Scope:
         """Each key once, with one value and ``rows``, the number of its rows."""
         (value,), names = self.values, self._names()
@@ -478,6 +493,10 @@ class SubqueryRows:
             node,
             tuple(Visible(self.reference(n).name, f, starred=False) for n, f in names.items() if f in own),
         )
+
+
+def _all_null(values: Iterable[Field]) -> exp.Expr:
+    return exp.and_(*(exp.Is(this=field_of(value.name), expression=exp.Null()) for value in values), copy=False)
 
 
 def _numbered(name: str, fields: Iterable[Field]) -> dict[str, str]:

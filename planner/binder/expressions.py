@@ -312,6 +312,8 @@ def _check_conditions(node: exp.Expr, types: Types, context: Context) -> None:
         case exp.Case() if node.this is None:
             for branch in node.args["ifs"]:
                 _check_condition("WHEN", branch.this, types, context)
+        case exp.Filter(expression=exp.Where(this=condition)):
+            _check_condition("FILTER", condition, types, context)
 
 
 def _check_distinct(node: exp.Distinct, types: Types, context: Context) -> None:
@@ -417,7 +419,7 @@ def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
 
 
 _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
-    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case), _check_conditions),
+    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case, exp.Filter), _check_conditions),
     (exp.Cast, _check_type),
     (exp.Cast, _check_cast),
     (exp.Distinct, _check_distinct),

@@ -27,19 +27,23 @@ from sqlstream.planner.expressions import (
 )
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.spelling import called, filled, nests, path_of, text
+from sqlstream.planner.row_values import COMPARED, field_by_field, row_values, with_equal_rows
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
 # --- comparisons with ANY, SOME and ALL, and SINGLE_VALUE -----------------------------------------------------
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_OF_ROWS = (*COMPARED, exp.In, exp.Between)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT with comparisons with ANY, SOME and ALL, SINGLE_VALUE, and ORDER BY inside aggregates, in other words.
+    """The SELECT with comparisons with ANY, SOME and ALL, those of rows, SINGLE_VALUE, and ORDER BY inside aggregates,
+    in other words.
 
-    Those of a list become comparisons joined by OR or AND; those of a subquery IN or NOT IN, or comparisons with its
-    least or greatest value. Those of an array stay and are refused later (SS355), as in Flink and Spark.
+    Those of rows become comparisons of their fields. Those of a list become comparisons joined by OR or AND; those of a
+    subquery IN or NOT IN, or comparisons with its least or greatest value. Those of an array stay and are refused later
+    (SS355), as in Flink and Spark.
     """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
@@ -48,13 +52,21 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
     return plain
 
 
+def all_spelled_out(expression: exp.Expr) -> exp.Expr:
+    """A copy of the expression in which ``spelled_out`` has replaced all that it replaces."""
+    return rewritten(expression, _spelled_out_below)
+
+
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison with ANY, SOME or ALL, SINGLE_VALUE, or an aggregate with ORDER BY, in other words; any other
-    expression itself."""
+    """A comparison with ANY, SOME or ALL, or of rows, SINGLE_VALUE, or an aggregate with ORDER BY, in other words; any
+    other expression itself."""
     if _is_single_value(node):
         single = filled(_SINGLE, *node.expressions)
         mark_as(single, node)
         return single
+    if isinstance(node, _OF_ROWS) and (compared := field_by_field(node)) is not None:
+        mark_as(compared, node)
+        return compared
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return with_order_behind(node)
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
@@ -71,6 +83,8 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
 
 
 def _is_spelled_out(node: exp.Expr) -> bool:
+    if isinstance(node, _OF_ROWS) and row_values(node.this) is not None:
+        return True
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return True
     return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
@@ -174,12 +188,14 @@ _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *FLINK_KINDS)
+_OF_BRANCHES = (exp.Case, exp.If, exp.Coalesce, exp.Array)
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, exp.Tuple, *FLINK_KINDS)
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
     """The bound expression in Spark's words; what has none is reported to the context."""
-    if bound.find(*_RESPELLED) is None:
+    rows = any(field.type.name == "STRUCT" for field in types.fields.values())
+    if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
         return as_expression(bound)
 
     def again(node: exp.Expr) -> exp.Expr:
@@ -192,6 +208,11 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
     flinks = flink_function(node, types, context, lambda child: rewritten(child, again))
     if flinks is not None:
         return flinks
+    if isinstance(node, _OF_BRANCHES) and (equal := with_equal_rows(node, types)) is not node:
+        return with_children_changed(equal, lambda child: rewritten(child, again))
+    if isinstance(node, _OF_ROWS) and any(row_values(value) is not None for value in node.iter_expressions()):
+        compared = field_by_field(node, lambda row: _fields_of(row, types))
+        return node if compared is None else rewritten(compared, again)
     match node:
         case exp.Escape(this=exp.SimilarTo() as similar):
             return _similar(similar, node.expression, context)
@@ -206,6 +227,15 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
         case exp.Cast():
             return cut_to(node, node.to)
     return node
+
+
+def _fields_of(row: exp.Expr, types: Types) -> list[exp.Expr] | None:
+    """The fields of a row that is compared with one that is written as such; of a column by their names."""
+    written = row_values(row)
+    if written is not None or (kind := types.of(row)).name != "STRUCT":
+        return written
+    names = (exp.to_identifier(str(member[0]), quoted=True) for member in kind.args if isinstance(member, tuple))
+    return [exp.Dot(this=row.copy(), expression=name) for name in names]
 
 
 # --- types with a length --------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from sqlstream.planner.expressions import (
     subquery_of_in,
     with_args,
 )
+from sqlstream.planner.memberships import UnknownCase, unknown_cases
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
@@ -45,6 +46,8 @@ WRONG_WIDTH = "SS650"
 MANY_ROWS = "a scalar subquery gave more than one row"
 _PLACE = ClauseContext("WHERE")
 _MOST_TWICE = 4
+MOST_NULLABLE = 3
+"""How many values of a row that IN compares as a value may be NULL: each more doubles the joins."""
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
@@ -90,7 +93,7 @@ class Subqueries:
                 return self._exists(scope, plain, holds)
             case exp.In() if (query := subquery_of_in(plain)) is not None:
                 return self._in(scope, plain, query, holds)
-        return self._checked(*self.valued(condition, scope))
+        return self._checked(*self.valued(condition, scope, filters=True))
 
     def _checked(self, scope: Scope, condition: exp.Expr) -> Scope:
         return scope.over(Filter(scope.node, bind_condition(condition, scope, self.context, _PLACE)))
@@ -118,7 +121,7 @@ class Subqueries:
             return self._checked(scope, value if holds else exp.Not(this=value))
         if holds:
             return self.joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
-        nullable = self._nullable(equal, rows, scope)
+        nullable = [own or theirs for own, theirs in zip(*self._nullable(equal, rows, scope), strict=True)]
         if any(nullable) and rows.read.keyed and len(equal) == 1 and self.context.twice < _MOST_TWICE:
             scope = self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
             unknown = exp.Or(this=_is_null(operand.copy()), expression=rows.reference("nulls"))
@@ -126,16 +129,17 @@ class Subqueries:
         unless_false = [_or_null(e) if maybe else e for e, maybe in zip(equal, nullable, strict=True)]
         return self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
 
-    def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> list[bool]:
-        """For each comparison, whether one of its values may be NULL."""
+    def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> tuple[list[bool], list[bool]]:
+        """For each comparison, whether the value before IN, and that of the subquery, may be NULL."""
         types, quiet = types_of(scope, self.context), replace(self.context, problems={})
-        operands = (types.nullable(bind(comparison.left, scope, quiet, _PLACE)) for comparison in equal)
-        return [own or field.nullable for own, field in zip(operands, rows.values, strict=True)]
+        own = [types.nullable(bind(comparison.left, scope, quiet, _PLACE)) for comparison in equal]
+        return own, [field.nullable for field in rows.values]
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
-        """The expression with its subqueries replaced by columns of the returned scope."""
+    def valued(self, expression: exp.Expr, scope: Scope, *, filters: bool = False) -> tuple[Scope, exp.Expr]:
+        """The expression with its subqueries replaced by columns of the returned scope. ``filters``: it is a condition
+        that rows must fulfil, so that NULL has the effect of FALSE."""
 
         def value(node: exp.Expr) -> exp.Expr:
             nonlocal scope
@@ -146,7 +150,9 @@ class Subqueries:
                     scope, operand = self.valued(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True, needs_keys=True)
                     equal = _equalities(operand, rows, node)
-                    scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
+                    scope, answer = self._in_value(
+                        scope, rows, equal, node, null_is_false=filters and _null_is_false(node)
+                    )
                 case exp.Subquery():
                     rows = self._rows(node, scope, is_set=False, lists=True, needs_keys=True)
                     scope, answer = self._scalar(scope, rows, node)
@@ -172,17 +178,45 @@ class Subqueries:
         if rows.read.one_row and len(equal) == 1:
             scope, value = self._scalar(scope, rows, node)
             return scope, exp.Paren(this=exp.EQ(this=equal[0].left.copy(), expression=value))
-        nullable = any(self._nullable(equal, rows, scope))
+        cases = unknown_cases(*self._nullable(equal, rows, scope))
         scope = self._left_joined(scope, rows, rows.distinct(values=True), node, equal)
         is_there = _is_not_null(rows.reference("there"))
-        if null_is_false or not nullable:
+        if null_is_false or not cases:
             return scope, is_there
         if len(equal) != 1:
-            raise unsupported.refusal("subquery of rows", span_of(node))
+            return self._row_value(scope, rows, equal, node, is_there, cases)
         scope = self._left_joined(scope, rows, rows.nulls(), node)
         nulls = rows.reference("nulls")
         unknown = exp.Or(this=_is_null(equal[0].left.copy()), expression=nulls)
         answers = exp.Case().when(is_there, exp.true()).when(_is_null(nulls), exp.false()).when(unknown, exp.Null())
+        return scope, exp.Paren(this=answers.else_(exp.false()))
+
+    def _row_value(
+        self,
+        scope: Scope,
+        rows: SubqueryRows,
+        equal: Sequence[exp.EQ],
+        node: exp.In,
+        is_there: exp.Expr,
+        cases: Sequence[UnknownCase],
+    ) -> tuple[Scope, exp.Expr]:
+        """IN of a row of values: for each set of positions at which NULL may prevent a comparison, a join on the
+        others."""
+        if sum(1 for i in range(len(equal)) if any(i in case.outside for case in cases)) > MOST_NULLABLE:
+            raise unsupported.refusal("subquery of rows", span_of(node))
+        unknown: list[exp.Expr] = []
+        for number, outside in enumerate(dict.fromkeys(case.outside for case in cases)):
+            same = [case for case in cases if case.outside == outside]
+            right = rows.nulls_outside(same[0].equal, [case.theirs for case in same], number)
+            compared = (
+                exp.EQ(this=equal[i].left.copy(), expression=rows.reference(f"value_{i}_{number}"))
+                for i in same[0].equal
+            )
+            scope = self._left_joined(scope, rows, right, node, compared)
+            for position, case in enumerate(same):
+                some = exp.GT(this=rows.reference(f"nulls_{number}_{position}"), expression=exp.Literal.number(0))
+                unknown.append(exp.and_(*(_is_null(equal[i].left.copy()) for i in case.own), some, copy=False))
+        answers = exp.Case().when(is_there, exp.true()).when(exp.or_(*unknown, copy=False), exp.Null())
         return scope, exp.Paren(this=answers.else_(exp.false()))
 
     def _scalar(self, scope: Scope, rows: SubqueryRows, node: exp.Expr) -> tuple[Scope, exp.Expr]:
@@ -313,7 +347,8 @@ def _is_not_null(value: exp.Expr) -> exp.Expr:
 
 
 def _null_is_false(node: exp.Expr) -> bool:
-    """Whether NULL has the effect of FALSE: only AND, OR and parentheses are between the expression and WHERE."""
+    """Whether only AND, OR and parentheses are between a part of a condition and the whole of it, so that its NULL has
+    the effect that FALSE has. Those of ON keep NULL."""
     around = node.parent
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
@@ -342,11 +377,12 @@ def without_subqueries_on(
     above: list[exp.Expr] = []
     given = left
     kept_left, kept_right = _kept_sides(join)
+    has_both = join.text("kind").upper() not in ("SEMI", "ANTI")
     for condition in asking:
-        if not kept_left and not kept_right:
+        side = _side_read(condition, left, right)
+        if not kept_left and not kept_right and (has_both or side == 0):
             above.append(condition)
             continue
-        side = _side_read(condition, left, right)
         if side == 0 and not kept_left:
             left = subqueries.filtered(left, [condition])
         elif side == 1 and not kept_right:

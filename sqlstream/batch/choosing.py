@@ -224,7 +224,12 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         name = column.name.casefold()
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
-    query = for_spark(resolved.query, workspace.catalog, columns, keys)
+    filled = {
+        names[table.name]: {c.name.casefold() for c in table.columns if not c.nullable}
+        for table in tables
+        if table.name in names
+    }
+    query = for_spark(resolved.query, workspace.catalog, columns, keys, filled)
     return Batch(statement, query, resolved, names, examined.way.why)
 
 

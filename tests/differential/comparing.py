@@ -43,19 +43,24 @@ class Refused(Exception):
 
 
 def planned(query: Query, *, by_key: Random | None = None) -> PhysicalPlan:
+    """The plan of a query over TABLES; see ``plan_of_text``."""
+    return plan_of_text(query.ours(), DDL + query.definitions(), by_key=by_key)
+
+
+def plan_of_text(text: str, definitions: str, *, by_key: Random | None = None) -> PhysicalPlan:
     """Refused where it is not executed. ``by_key`` chooses a PRIMARY KEY, where one is known, of a table
     that the query is inserted into: its rows replace each other."""
     try:
-        found: Node = optimize(plan(query.definitions() + query.ours(), DDL))
+        found: Node = optimize(plan(text, definitions))
         key = _key_of(found, by_key) if by_key is not None else ()
         if key:
             columns = ", ".join(f"{f.name} {f.type.ddl()}" for f in found.schema)
             sink = f"CREATE TABLE kept ({columns}, PRIMARY KEY ({', '.join(key)}) NOT ENFORCED) "
             sink += "WITH ('connector' = 'test', 'changelog-mode' = 'I,UA,D');\n"
-            found = optimize(plan(f"{query.definitions()}{sink}INSERT INTO kept {query.ours()}", DDL))
+            found = optimize(plan(f"{sink}INSERT INTO kept {text}", definitions))
         return physical(found)
     except SqlStreamError as error:
-        raise Refused(error.code, str(error)) from error
+        raise Refused(error.code, error.diagnostic.message) from error
 
 
 def _key_of(found: Node, choice: Random) -> tuple[str, ...]:

@@ -67,6 +67,12 @@ VALUES = (
     "a NOT IN (SELECT n FROM r WHERE c = b)",
     "EXISTS (SELECT 1 FROM r WHERE c = a)",
     "(SELECT MAX(c) FROM r WHERE d = b)",
+    "(a, b) IN (SELECT c, d FROM r)",
+    "(a, id) NOT IN (SELECT n, c FROM r)",
+    "(a, b) IN (SELECT c, d FROM r WHERE n = id)",
+    "(a, b, id + a) NOT IN (SELECT c, d, n + d FROM r)",
+    "((a, b) IN (SELECT c, d FROM r)) IS NULL",
+    "NOT (a IN (SELECT c FROM r) AND b NOT IN (SELECT d FROM r))",
     "CASE WHEN EXISTS (SELECT 1 FROM r WHERE c = a) THEN (SELECT COUNT(*) FROM r) ELSE (SELECT v FROM p WHERE k = b) END",  # noqa: E501
 )
 QUERIES = [
@@ -75,6 +81,21 @@ QUERIES = [
     *(f"SELECT id FROM l WHERE b > 2 OR {value}" for value in VALUES[:4]),
     "SELECT id FROM l WHERE NOT (a IN (SELECT c FROM r) AND b NOT IN (SELECT d FROM r WHERE n = id))",
     "SELECT b, COUNT(*) AS x FROM l WHERE a IN (SELECT c FROM r) AND EXISTS (SELECT 1 FROM r WHERE d = b) GROUP BY b",
+    "SELECT b, MAX(a) IN (SELECT c FROM r) AS x, MIN(a) NOT IN (SELECT c FROM r WHERE d = b) AS y FROM l GROUP BY b",
+    "SELECT b, (b, MAX(a)) IN (SELECT c, d FROM r) AS x, (b IN (SELECT c FROM r)) IS NULL AS y FROM l GROUP BY b",
+    "SELECT b, COUNT(*) AS x FROM l GROUP BY b HAVING NOT (MAX(a) IN (SELECT c FROM r) AND b > 1)",
+    "SELECT b FROM l GROUP BY b HAVING (MAX(a) IN (SELECT c FROM r)) IS NULL",
+    *(
+        f"SELECT l.id, x.n FROM l {kind} JOIN r AS x ON l.b = x.d AND {asked}"
+        for kind in ("LEFT", "RIGHT", "FULL")
+        for asked in (
+            "l.a NOT IN (SELECT c FROM r)",
+            "x.c NOT IN (SELECT a FROM l)",
+            "NOT (l.a IN (SELECT c FROM r) OR l.b IS NULL)",
+            "(x.c IN (SELECT a FROM l)) IS NULL",
+            "(l.a, l.b) NOT IN (SELECT c, d FROM r)",
+        )
+    ),
     "SELECT l.id, x.c FROM l JOIN r AS x ON l.a = x.c WHERE x.d NOT IN (SELECT r.d FROM r WHERE r.c = l.b)",
 ]
 
@@ -249,7 +270,7 @@ def test_the_nearest_row_is_that_of_an_asof_join(text: str, operator: type[Node]
         ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE EXISTS (SELECT 1 FROM p WHERE k = b))", "SS308"),
         ("SELECT a FROM l LEFT JOIN r ON a = c AND a IN (SELECT k FROM p WHERE p.k = r.d)", "SS308"),
         ("SELECT ROW_NUMBER() OVER (ORDER BY (SELECT MAX(c) FROM r)) FROM l", "SS308"),
-        ("SELECT (a, b) IN (SELECT c, d FROM r) FROM l", "SS308"),
+        ("SELECT (a, b, a, b) IN (SELECT c, d, c, d FROM r) FROM l", "SS308"),
         ("SELECT a FROM l WHERE a IN (SELECT c, d FROM r)", "SS650"),
         ("SELECT a FROM l WHERE a = (SELECT c, d FROM r)", "SS650"),
         ("SELECT a FROM l WHERE a IN (SELECT c FROM r WHERE nope = 1)", "SS201"),

@@ -153,7 +153,8 @@ def closing_micros(closing: Closing) -> str:
 def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
     order = tuple(Order(ranked.fields[key.name], key.descending, key.nulls_first) for key in node.order)
     function = Number(node.function)
-    ranking = Ranking(ranked.keys, order, function, node.first, node.last, newest_first=node.newest_first)
+    last = max(node.last, node.first)  # below LIMIT 0 there are no rows
+    ranking = Ranking(ranked.keys, order, function, node.first, last, newest_first=node.newest_first)
     number = None if node.number is None else _NUMBER
     if node.closes is not None:
         return WindowTopNKernel(ranked.schema, ranking, ranked.passed, _CLOSES, number)

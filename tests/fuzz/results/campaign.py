@@ -114,7 +114,7 @@ class Campaign:
         """Some queries over the same changes: one by one as finished data, together as a stream."""
         tables = random_tables(choice)
         past = _in_few_batches(random_history(choice, tables, _CHANGES_OF_A_JOB), choice)
-        seed, finished = choice.randrange(1000), Finished()
+        seed = choice.randrange(1000)
         cases: list[tuple[Case, Rows]] = []
         while len(cases) < queries:
             case = Case(random_query(choice, tables), past, seed)
@@ -124,10 +124,11 @@ class Campaign:
                     cases.append((case, Duckdb().rows(case)))
                 except (Refused, NoReference) as error:
                     self.others[f"not on Spark: {error}"] += 1
-        for case, rows in cases:
-            self._compare(Oracle("finished data and DuckDB", finished, Duckdb()), case, number, rows)
-            if choice.random() < 0.3 and (condition := self._condition(choice, case)):
-                self._logic(choice, case, condition, finished, number)
+        with Finished() as finished:
+            for case, rows in cases:
+                self._compare(Oracle("finished data and DuckDB", finished, Duckdb()), case, number, rows)
+                if choice.random() < 0.3 and (condition := self._condition(choice, case)):
+                    self._logic(choice, case, condition, finished, number)
         self._stream(Stream(streaming=choice.random() < 0.4), cases, number)
 
     def _logic(self, choice: Random, case: Case, condition: str, finished: Finished, number: int) -> None:
@@ -173,7 +174,7 @@ class Campaign:
             self.others["accepted difference"] += 1
             return
         self.tell(f"# {oracle.name}, round {number}, to be reduced: {difference}\n{case.text}")
-        kind = difference.partition(":")[0] if "fails" in difference or "refuses" in difference else None
+        kind = _kind(difference)
         last = difference
 
         def shows(candidate: Case) -> bool:
@@ -184,11 +185,11 @@ class Campaign:
                 actual = oracle.unlike(candidate, expected)
             except Refused as error:
                 actual = f"{oracle.actual.name} refuses it: {error.code}: {error.message}"
-                if kind is None or "refuses" not in kind or _refusal(candidate) is not None:
+                if _refusal(candidate) is not None:
                     return False
             except Exception:
                 return False
-            if actual is None or (kind is not None) != actual.startswith(f"{kind}:"):
+            if actual is None or _kind(actual) != kind:
                 return False
             last = actual
             return True
@@ -205,6 +206,11 @@ def _refusal(case: Case) -> str | None:
     except Refused as error:
         return re.sub(r'"[^"]*"|[A-Z]{3,}', "…", f"{error.code} {error.message}")
     return None
+
+
+def _kind(difference: str) -> str:
+    """Of a difference: that a way fails or refuses with an error, or that rows differ."""
+    return ":".join(difference.split(":")[:2]) if " fails: " in difference or " refuses it: " in difference else "rows"
 
 
 def _said(error: BaseException) -> str:

@@ -98,8 +98,7 @@ class JudgedMaker(Maker):
                 forms += numbers
                 forms += [lambda: f"CHAR_LENGTH({deeper(TEXT)})", lambda: f"EXTRACT(YEAR FROM {deeper(DATE)})",
                           lambda: f"EXTRACT(DAY FROM {deeper(DATE)})", lambda: f"({deeper()} % 3)",
-                          lambda: f"({deeper()} * 2)", lambda: f"POSITION('x' IN {deeper(TEXT)})",
-                          lambda: f"SIGN({deeper()})"]  # fmt: skip
+                          lambda: f"({deeper()} * 2)", lambda: f"POSITION('x' IN {deeper(TEXT)})",]  # fmt: skip
             case "bigint" | "decimal" | "double":
                 forms += numbers
             case "text":

@@ -55,7 +55,7 @@ def random_history(choice: Random, tables: tuple[TableKind, ...], least: int = 0
         return Act(table, key, (key, *values, *([time] if table.timed else [])))
 
     acts = [act(number) for number in range(count)]
-    size = choice.choice([1, 3, 8, 30])
+    size = 1 + 2 * count // choice.choice([1, 2, 4, 8, 12])
     cuts = tuple(1 + choice.randrange(size) for _ in range(4))
     return History(tuple(with_bags(choice, acts)), cuts, choice.random() < 0.5, lifted, tables)
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import parse_query
+from sqlstream.planner.binder import bind_query
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from sqlstream.testing import StreamTest
+from sqlstream.testing.tested_session import fast_directory
 from tests.differential.changes import History, TableKind
-from tests.differential.comparing import Refused, Rows, merged, tables_in_the_end, without_spark
+from tests.differential.comparing import Refused, Rows, merged, plan_of_text, tables_in_the_end, without_spark
 from tests.fuzz.results.reference import in_duckdb
-from tests.planner.plans import physical, plan
+from tests.planner.plans import created, physical
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -51,10 +57,20 @@ class Way(Protocol):
 
 def planned(case: Case) -> PhysicalPlan:
     """Refused where it is not executed."""
+    return _planned(case.text, case.definitions)
+
+
+@lru_cache(maxsize=16)
+def _planned(text: str, definitions: str) -> PhysicalPlan:
     try:
-        return physical(optimize(plan(case.text, case.definitions)))
+        return physical(optimize(bind_query(parse_query(text), _catalog(definitions))))
     except SqlStreamError as error:
         raise Refused(error.code, error.diagnostic.message) from error
+
+
+@lru_cache(maxsize=4)
+def _catalog(definitions: str) -> Catalog:
+    return created(definitions)
 
 
 class Duckdb:
@@ -65,14 +81,19 @@ class Duckdb:
 
 
 class Kernels:
-    """As a stream, cut and restarted, without Spark."""
+    """As a stream, cut and restarted, without Spark; some into a table of which rows replace each other by key."""
 
     name = "kernels"
 
     def rows(self, case: Case) -> Rows:
         choice = Random(case.seed)
         groups, restarts = choice.choice([1, 3]), choice.choice([None, choice])
-        return without_spark(planned(case), case.past, groups=groups, restarts=restarts)
+        by_key = choice.random() < 0.3
+        made = plan_of_text(case.text, case.definitions, by_key=choice) if by_key else planned(case)
+        return without_spark(made, case.past, groups=groups, restarts=restarts)
+
+
+_numbers = count()
 
 
 class Finished:
@@ -83,6 +104,15 @@ class Finished:
     def __init__(self) -> None:
         self._past: History | None = None
         self._session: Session | None = None
+        self._folder = fast_directory("sqlstream-fuzz-")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def rows(self, case: Case) -> Rows:
         session = self._on(case.past)
@@ -101,11 +131,11 @@ class Finished:
             return self._session
         if self._session is not None:
             self._session.close()
-        session, self._folder = LocalSession(), tempfile.TemporaryDirectory()
+        session = LocalSession()
         session.sql("SET 'execution.runtime-mode' = 'batch'")
         rows = tables_in_the_end(past)
         for table in past.of:
-            path = Path(self._folder.name) / table.name
+            path = self._folder / str(next(_numbers))
             path.mkdir()
             pq.write_table(_with_zone(rows[table.name]), path / "rows.parquet")
             session.sql(_of_files(table, path))

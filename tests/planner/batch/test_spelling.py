@@ -57,8 +57,8 @@ def spelled(text: str) -> str:
             "SELECT ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS AS f FROM `_t` AS `t`",
         ),
         (
-            "SELECT a = ANY (SELECT b FROM u) AS f FROM t",
-            "SELECT a IN (SELECT b FROM `_u` AS `u`) AS f FROM `_t` AS `t`",
+            "SELECT a FROM t WHERE a = ANY (SELECT b FROM u)",
+            "SELECT a FROM `_t` AS `t` WHERE a IN (SELECT b FROM `_u` AS `u`)",
         ),
         (
             "SELECT a FROM t QUALIFY RANK() OVER (ORDER BY b) = 1",

@@ -333,14 +333,14 @@ def json_call_text(call: JsonCall, sql: Any) -> str:
     words = [
         f"RETURNING {sql(returning)}" if (returning := call.args.get("returning")) is not None else "",
         f"WITH {wrapper} ARRAY WRAPPER" if (wrapper := call.args.get("wrapper")) else "",
-        _told(call.args.get("on_empty"), "EMPTY", sql),
-        _told(call.args.get("on_error"), "ERROR", sql),
+        _text_of_case(call.args.get("on_empty"), "EMPTY", sql),
+        _text_of_case(call.args.get("on_error"), "ERROR", sql),
         f"{on_null} ON NULL" if (on_null := call.args.get("on_null")) else "",
     ]
     return " ".join(filter(None, [text, *words]))
 
 
-def _told(behaviour: Any, case: str, sql: Any) -> str:
+def _text_of_case(behaviour: Any, case: str, sql: Any) -> str:
     if behaviour is None:
         return ""
     return f"{behaviour if isinstance(behaviour, str) else f'DEFAULT {sql(behaviour)}'} ON {case}"

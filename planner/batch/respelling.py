@@ -19,6 +19,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
+from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import check_aggregate_order, expanded
@@ -308,7 +309,7 @@ class _Respelling:
             node.parent = written.parent  # whose tables it reads
             self._memberships.replaced(written, node)
         self._memberships.visit(node)
-        feature = _refused_feature(node)
+        feature = "ordered aggregate in Python" if self._orders_own_aggregate(node) else _refused_feature(node)
         if feature is not None:
             self._context.refuse(feature, node)
             return exp.Null()
@@ -329,12 +330,20 @@ class _Respelling:
                 return exp.From(this=self._generator(source))
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
 
+    def _orders_own_aggregate(self, node: exp.Expr) -> bool:
+        """Whether WITHIN GROUP stands behind an aggregate of the user's, which Spark gives rows in any order."""
+        call = node.this if isinstance(node, exp.WithinGroup) else None
+        return isinstance(call, exp.Anonymous) and self._context.catalog.function(call.name) is not None
+
     def _other(self, node: exp.Expr) -> exp.Expr:
         copy = with_children_changed(node, self.of)
         if isinstance(node, exp.Select):
             hint = node.args.get("hint")
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
+            group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+        if isinstance(copy, exp.Window):
+            window_in_words_of_spark(copy, self._context)
         return copy
 
     def _membership(self, node: exp.In, query: exp.Expr) -> exp.Expr:

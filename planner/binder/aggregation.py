@@ -14,7 +14,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import WRITTEN_NAME, ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.firing import FiringContext, bind_firing, refuse_clauses, with_emit, with_own_windows
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, GroupNames, Key, aliased, bind_grouping
 from sqlstream.planner.binder.hints import ttl_ms_of
@@ -424,6 +424,9 @@ class Groups:
     def _check(self, column: exp.Column) -> None:
         # NULL stands for a wrong key: then the column may be part of it.
         if column.name not in self.known and exp.Null() not in self.keys:
-            message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
-            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."
+            written = column.meta.get(WRITTEN_NAME, column.name)
+            name = written.rpartition(".")[2]
+            message = f'column "{name}" is neither in GROUP BY nor inside an aggregate'
+            value = name if name == column.name else written
+            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({value})."
             self.context.wrong("SS208", message, column, hint)

@@ -104,8 +104,24 @@ def _attributes(scope: Scope) -> str | None:
 
 def _watermark_hint(name: str, scope: Scope) -> str:
     tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
+    marked = watermarked_columns(scope)
+    if tables <= marked.keys():
+        return attribute_kept_hint(marked)
     where = f' of "{tables.pop()}"' if len(tables) == 1 else ""
     return f"Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND to CREATE TABLE{where}."
+
+
+def watermarked_columns(scope: Scope) -> dict[str, str]:
+    """The column with a watermark of each table below that has one."""
+    times = (n for n in scope.node.walk() if isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT)
+    return {n.table: n.column for n in times}
+
+
+def attribute_kept_hint(marked: Mapping[str, str]) -> str:
+    """What to write where tables have watermarks, but no query above them selects the columns as they are."""
+    columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
+    have = "have" if len(marked) > 1 else "has"
+    return f"{columns} {have} a WATERMARK: select it as it is, not in an expression, in each query above the table."
 
 
 def default_time(scope: Scope) -> Field | None:

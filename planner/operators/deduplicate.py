@@ -17,11 +17,11 @@ from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescripti
 
 @dataclass(frozen=True)
 class Deduplicate(Unary):
-    """Of the rows with equal ``keys`` the first, or the ``last``, in the order of ``time``. In processing time rows are
-    in order of arrival, so the first one is final.
+    """The first row, or the ``last``, of each value of ``keys`` in the order of ``time``.
 
-    In event time an earlier, or a later, row takes the place of the one before, however late it comes. ``ttl_ms``: a
-    key is forgotten so long after its row came; 0: never.
+    In processing time rows are in order of arrival, so the first one is final. In event time an earlier (or later) row
+    replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this long after its
+    row arrived; 0: never.
     """
 
     keys: tuple[str, ...]

@@ -22,8 +22,8 @@ def fold_constants(plan: Node) -> Node:
 
 
 def remove_unread_operators(plan: Node) -> Node:
-    """Operators that only add columns go where nobody reads these. Then nothing below has to wait for their watermark,
-    and filters above them move on."""
+    """Operators that only add columns are removed where these are not read. Then nothing below has to wait for their
+    watermark, and filters above them move on."""
     removable = _removable(plan)
     if not removable:
         return plan
@@ -43,7 +43,7 @@ def remove_unused_time(plan: Node) -> Node:
 def _without_unused_time(node: Node, needed: FieldNames) -> Node:
     """``needed``: the fields of ``node`` that windows above are built on.
 
-    Columns of PROCTIME() and INGESTION_TIME() stay, until pruning removes those that nobody reads.
+    Columns of PROCTIME() and INGESTION_TIME() are kept until pruning removes those that are not read.
     """
     below = node.watermark_fields_needed(needed)
     rebuilt = node.with_inputs(tuple(_without_unused_time(child, below) for child in node.inputs))
@@ -62,9 +62,9 @@ def _without_field(node: Node, name: str | None) -> Node:
 
 
 def remove_normalize(plan: Node) -> Node:
-    """Normalize, which knows previous rows for -U, goes where nobody above reads -U.
+    """Normalize, which stores previous rows for -U, is removed where no operator above needs -U.
 
-    Changes by key then go unchanged into a sink with this key.
+    A sink with this key then gets the changes as they are.
     """
     return _without_update_before(plan, above=False)
 
@@ -86,7 +86,7 @@ def fuse_windows_into_aggregate(plan: Node) -> Node:
 
 
 def prune_columns(plan: Node) -> Node:
-    """Columns that nobody reads are not read, computed or carried along."""
+    """Columns that are not needed are not read, computed or passed on."""
     return plan.pruned(plan.field_names)
 
 

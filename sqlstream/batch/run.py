@@ -212,13 +212,20 @@ def _parts(text: str) -> list[str]:
     return [name.replace("``", "`") for name in _NAME.findall(text)]
 
 
+_NOT_VISIBLE = "The column is not visible in this place; compute the value in a query of FROM."
+
+
 def _column(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
     names = _parts(given.get("objectName", ""))
     if not names:
         return None
     in_table = f' in "{names[-2]}"' if len(names) > 1 else ""
-    proposed = [_parts(proposal)[-1] for proposal in given.get("proposal", "").split(", ") if _parts(proposal)]
-    hint = did_you_mean(names[-1], proposed, "nearest columns")
+    proposed = [parts for proposal in given.get("proposal", "").split(", ") if (parts := _parts(proposal))]
+    same = [".".join(parts) for parts in proposed if parts[-1].casefold() == names[-1].casefold()]
+    if not same:
+        hint = did_you_mean(names[-1], [parts[-1] for parts in proposed], "nearest columns")
+    else:
+        hint = _NOT_VISIBLE if ".".join(names) in same else f"Write {' or '.join(same)}."
     return Diagnostic("SS201", f'column "{names[-1]}" does not exist{in_table}', hint=hint)
 
 

@@ -72,10 +72,10 @@ class Automaton:
     def reachable(self) -> Flags:
         """For each place and variable, whether a row after the place may be mapped to the variable."""
         np = _numpy()
-        behind: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
+        reachable: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
-            behind[place, [self.variable_of[p] for p in self._behind(place)]] = True
-        return behind
+            reachable[place, [self.variable_of[p] for p in self._places_after(place)]] = True
+        return reachable
 
     @cached_property
     def has_one_length(self) -> bool:
@@ -88,14 +88,14 @@ class Automaton:
                 return False
             if ended:
                 return True
-            now = {behind for place in now for behind in self.follow[place]}
+            now = {following for place in now for following in self.follow[place]}
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
         """True where rows that are mapped to only these variables lead from the place back to itself."""
-        return place in self._behind(place, among)
+        return place in self._places_after(place, among)
 
-    def _behind(self, place: int, among: frozenset[str] | None = None) -> set[int]:
+    def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:
         seen: set[int] = set()
         waiting = list(self.follow[place])
         while waiting:

@@ -66,9 +66,9 @@ class StepFolder:
 
 
 def _written(file: Path, content: bytes) -> None:
-    beside = file.with_name(f".{file.name}")
-    beside.write_bytes(content)
-    beside.replace(file)
+    temporary = file.with_name(f".{file.name}")
+    temporary.write_bytes(content)
+    temporary.replace(file)
 
 
 @dataclass

@@ -65,7 +65,7 @@ COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
 
 _TICK_TIME = "__tick_time"
 _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"
-"""What of processing time has passed by a tick: rows of its millisecond may still come."""
+"""How much of processing time has passed at a tick: rows of its millisecond may still arrive."""
 
 
 @dataclass(frozen=True)

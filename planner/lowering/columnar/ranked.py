@@ -193,7 +193,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
     by_key = [key(name, rows.schema[name].dataType).alias(own) for own, name in keys.items()]
     named = [column(name).alias(own) for own, name in fields.items()]
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = with_key_hash(rows.select(*by_key, *named, row_kind(), *clock, *passed_on(rows)), tuple(keys))
     schema = kernel_schema(projected)
@@ -228,7 +228,7 @@ def _fields(node: SetOperation, rows: DataFrame, context: Context) -> DataFrame:
     """Adds KEY_HASH, which is the hash of all fields."""
     own = [key(name, rows.schema[name].dataType).alias(alias) for alias, name in _names(node).items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return with_key_hash(rows.select(*own, *kinds, *clock, *passed_on(rows)), tuple(_names(node)))
 

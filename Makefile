@@ -12,13 +12,15 @@ USUAL = -m "not long" --restarts fifth
 READY := $(VENV)/.ready
 # More words for those that measure: make BENCH="--rows 5000000 --keys 10000" bench-sql
 BENCH ?=
+# More words for random queries: make FUZZ="--minutes 5 --seed 7" fuzz-results
+FUZZ ?=
 # More words for the versions: make MATRIX="--only 4.1.4 --small" test-matrix
 MATRIX ?=
 # Made once: some seventy processes of the tests start a Java, each some seconds sooner. It does without where it must.
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -129,6 +131,9 @@ fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text wh
 
 fuzz-expressions: java $(READY) ## thousands of expressions that check accepts, before Spark's analyzer
 	@$(BIN)/python -m tests.fuzz.against_spark
+
+fuzz-results: java $(READY) ## an hour of random queries as streams, as finished data and in DuckDB: FUZZ="--minutes 5 --seed 7"
+	@$(BIN)/python -m tests.fuzz.results $(FUZZ)
 
 test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare
 	@$(BIN)/python -m tests.faults.run

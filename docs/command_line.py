@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from sqlstream.cli import COMMANDS, commands
+from sqlstream.cli import commands
+from sqlstream.cli.commands import COMMANDS
 
 _WIDTH: dict[str, Any] = {"terminal_width": 100, "max_content_width": 100}
 

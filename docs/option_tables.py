@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqlstream.connectors import BUILT_IN, Connector, connector
+from sqlstream.connectors.__main__ import escaped, option_table, section, value_cell
 from sqlstream.connectors.change_formats import CHANGE_OPTIONS
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS
-from sqlstream.connectors.reference import escaped, option_table, section, value_cell
 from sqlstream.settings import OPTIONS, PLANNED
 
 _HERE = Path(__file__).parent

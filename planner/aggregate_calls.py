@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.functions.catalogue import kind_of
+from sqlstream.functions.builtin import Arrival
+from sqlstream.functions.catalogue import aggregate_of, kind_of
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
@@ -16,26 +17,7 @@ from sqlstream.planner.type_inference import call_arguments
 
 NOT_EXECUTED = "SS395"
 
-# How many arguments are columns, where not all are; the others are constants.
-_COLUMNS = {
-    "listagg": 1,
-    "string_agg": 1,
-    "approx_count_distinct": 1,
-    "approx_percentile": 1,
-    "percentile_approx": 1,
-    "percentile": 1,
-    "percentile_cont": 0,
-    "percentile_disc": 0,
-    "mode": 1,
-    "first": 1,
-    "first_value": 1,
-    "last": 1,
-    "last_value": 1,
-    "any_value": 1,
-}
-PICKS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
-_TEXTS = frozenset({"listagg", "string_agg"})
-# The value that these aggregate stands in ORDER BY.
+# These aggregate the value in ORDER BY.
 _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 
@@ -118,13 +100,17 @@ def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expres
     """The arguments of a call that are computed per row, and those that are constants."""
     if called == "count" and all(isinstance(v, (exp.Star, exp.Literal)) for v in parts.values) and not parts.distinct:
         return [], ()
-    count = _COLUMNS.get(called, len(parts.values))
-    if called in _ORDERED_VALUE and parts.order:
-        return [as_expression(parts.order[0].this)], tuple(_constant(called, v) for v in parts.values)
-    if called == "percentile" and len(parts.values) > 2:
+    if called in _ORDERED_VALUE and (parts.order or called != "mode"):
+        ordered = [as_expression(one.this) for one in parts.order[:1]]
+        return ordered, tuple(_constant(called, value) for value in parts.values)
+    if called == "percentile":
         value, percentages, *frequency = parts.values
         return [value, *frequency], (_constant(called, percentages),)
-    return parts.values[:count], tuple(_constant(called, v) for v in parts.values[count:])
+    aggregate = aggregate_of(called)
+    columns = aggregate.columns if aggregate is not None and aggregate.more_are_constants else None
+    if columns is None:
+        return parts.values, ()
+    return parts.values[:columns], tuple(_constant(called, value) for value in parts.values[columns:])
 
 
 def _constant(called: str, expression: exp.Expression) -> object:
@@ -147,7 +133,7 @@ def _constant(called: str, expression: exp.Expression) -> object:
 
 def kernel_arguments(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
     """The arguments as the kernel reads them."""
-    if called in _TEXTS and not binary:
+    if called in ("listagg", "string_agg") and not binary:
         return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
     if called == "approx_count_distinct":
         return [_hashed(v) for v in values]
@@ -162,34 +148,33 @@ def _hashed(value: exp.Expression) -> exp.Expression:
 
 # --- what calls see of the order of rows ----------------------------------------------------------------------
 
-ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
-                     "string_agg", "mode"})  # fmt: skip
-"""Aggregates that see the order of rows."""
-
-_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
-
-_ORDERED_BY_TIES = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
-"""Aggregates that see the order of rows where these tie, repeat or are summed up in sketches."""
-
 
 def sees_order(expression: exp.Expression) -> bool:
     """True where the result of an aggregate call depends on the order of arrival, and for users' functions."""
-    calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
-    return bool(calls) or expression.find(exp.Anonymous) is not None
+    shows = _arrivals(expression) & {Arrival.PICKED, Arrival.LISTED}
+    return bool(shows) or expression.find(exp.Anonymous) is not None
 
 
 def sees_ties(expression: exp.Expression) -> bool:
     """True where the result of an aggregate call depends on the order in which rows arrived that tie or repeat."""
-    return any(spark_name(call) in _ORDERED_BY_TIES for call in expression.find_all(exp.Func))
+    return bool(_arrivals(expression) & {Arrival.TIES, Arrival.SKETCHES})
+
+
+def _arrivals(expression: exp.Expression) -> set[Arrival]:
+    aggregates = (aggregate_of(spark_name(call)) for call in expression.find_all(exp.Func))
+    return {aggregate.arrival for aggregate in aggregates if aggregate is not None}
 
 
 def lists_in_arrival_order(call: exp.Expr) -> str | None:
-    """The name of an aggregate that lists values in the order of arrival; None for others."""
+    """The name of an aggregate that lists values in the order of arrival; None for others, and with ORDER BY."""
     inner = call
     while isinstance(inner, AGGREGATE_WRAPPERS):
+        if isinstance(inner, exp.WithinGroup):
+            return None
         inner = inner.this
     name = spark_name(inner) if isinstance(inner, exp.Func) else None
-    return name if name in _LISTS else None
+    aggregate = aggregate_of(name)
+    return name if aggregate is not None and aggregate.arrival is Arrival.LISTED else None
 
 
 def types_of_aggregate(aggregate: Item, rows: Schema) -> str:

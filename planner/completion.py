@@ -1,6 +1,6 @@
-"""What may be typed at a place of a text: keywords that the grammar takes there, names that are in scope.
+"""Completion: the keywords that the grammar takes at a position of a text, and the names in scope there.
 
-The text need not be complete. What only the product knows, such as the options of connectors, a ``Vocabulary`` tells.
+The text need not be complete. What only the product knows, such as the options of connectors, is in a ``Vocabulary``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,136 @@ from typing import Protocol
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.functions.catalogue import kinds_to_show
-from sqlstream.grammar import expected_after
+from sqlstream.grammar import expected_after, parse_query
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.grammar.script import Piece, pieces
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.catalog import Catalog, Table, View
-from sqlstream.planner.derived import AFTER_RELATIONS, NO_ALIAS, QUERY_STARTS, Derived, derived_around, query_begin
 from sqlstream.types import DataType
+
+# --- the columns of WITH, subqueries and calls in FROM of an incomplete text ----------------------------------
+# Only words are looked at, because the text around them may not be complete; a query that is complete is parsed and
+# bound.
+
+
+QUERY_STARTS = ("SELECT", "WITH", "VALUES")
+AFTER_RELATIONS = frozenset({
+    "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "EMIT", "TRIGGER", "EVICT", "LATE", "UNION", "INTERSECT",
+    "EXCEPT", "WINDOW",
+})  # fmt: skip
+NO_ALIAS = AFTER_RELATIONS | {
+    "ON", "USING", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF",
+    "FOR", "LOOKUP", "ALIGN", "AS", "LATERAL", "FROM", "SELECT", "TABLESAMPLE", "PIVOT", "UNPIVOT",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Derived:
+    """``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
+    columns. ``items``: what stands in FROM of the query around the cursor, by alias, as a text. ``tables``: those that
+    calls in FROM name."""
+
+    ctes: Mapping[str, str]
+    items: Mapping[str, str]
+    tables: tuple[str, ...]
+
+    def columns(self, alias: str, source: str, catalog: Catalog) -> list[tuple[str, DataType]]:
+        """The columns of what FROM calls ``alias``; ``source`` is the name that stands there. None of what is wrong."""
+        item = self.items.get(alias, quote_name(source) if source in self.ctes else None)
+        if item is None:
+            return []
+        defined = ", ".join(self.ctes.values())
+        with suppress(SqlStreamError):
+            output = bind_query(parse_query(f"{f'WITH {defined} ' if defined else ''}SELECT * FROM {item}"), catalog)
+            return list(zip(output.names, (field.type for field in output.schema), strict=False))
+        return []
+
+
+def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
+    """What the query around word number ``at`` can read in addition to tables and views."""
+    texts = [word.text for word in words]
+    items, tables = dict[str, str](), list[str]()
+    for first, last in _items(texts, query_begin(texts, at)):
+        if first <= at <= last:  # the cursor is in it
+            inside = range(first, min(last, len(texts) - 1))
+            tables += [_unquoted(texts[i + 1]) for i in inside if texts[i].upper() == "TABLE"]
+        elif last == len(texts):  # it is not complete
+            continue
+        elif texts[first] != "(" or texts[first + 1].upper() in QUERY_STARTS:
+            alias = _alias(texts, last + 1)
+            slice_ = text[words[first].start : words[last].end]
+            items[alias or texts[first]] = f"{slice_} AS {quote_name(alias)}" if alias else slice_
+    return Derived(dict(_ctes(text, words, texts, at)), items, tuple(tables))
+
+
+def query_begin(texts: Sequence[str], at: int) -> int:
+    """The first word of the innermost query around word ``at``."""
+    depth = 0
+    for i in range(at - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(texts[i], 0)
+        if depth < 0 and i + 1 < len(texts) and texts[i + 1].upper() in QUERY_STARTS:
+            return i + 1
+        depth = max(depth, 0)
+    return 0
+
+
+def _items(texts: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
+    """The first and the last word of each call and each parenthesis in FROM of the query that begins there."""
+    i, in_from = begin, False
+    while i < len(texts):
+        word = texts[i].upper()
+        if word in ("FROM", "JOIN") or (word == "," and in_from):
+            in_from = True
+            first = i + 2 if texts[i + 1 : i + 2] and texts[i + 1].upper() == "LATERAL" else i + 1
+            opening = first + 1 if texts[first + 1 : first + 2] == ["("] else first
+            if texts[opening : opening + 1] == ["("]:
+                last = _closing(texts, opening)
+                yield first, last
+                i = last
+        elif word in AFTER_RELATIONS:
+            in_from = False
+        elif word == "(":
+            i = _closing(texts, i)
+        elif word == ")":
+            return
+        i += 1
+
+
+def _closing(texts: Sequence[str], opening: int) -> int:
+    """The parenthesis that closes this one; the position after the last word if there is none."""
+    depth = 0
+    for i in range(opening, len(texts)):
+        depth += {"(": 1, ")": -1}.get(texts[i], 0)
+        if not depth:
+            return i
+    return len(texts)
+
+
+def _alias(texts: Sequence[str], behind: int) -> str | None:
+    """The alias of an item, which is told from a clause by AS where it may be one."""
+    rest = texts[behind : behind + 2]
+    if rest and rest[0].upper() == "AS":
+        return _unquoted(rest[1]) if len(rest) > 1 else None
+    plain = rest and (rest[0][0].isalpha() or rest[0][0] in "_`") and rest[0].upper() not in NO_ALIAS
+    return _unquoted(rest[0]) if plain else None
+
+
+def _ctes(text: str, words: Sequence[Piece], texts: Sequence[str], at: int) -> Iterator[tuple[str, str]]:
+    """``name [(columns)] AS (query)``, by name; those that hold the cursor or are not complete are left out."""
+    for i in range(1, len(texts) - 2):
+        if texts[i].upper() != "AS" or texts[i + 1] != "(" or texts[i + 2].upper() not in QUERY_STARTS:
+            continue
+        first = i - 1
+        while texts[i - 1] == ")" and first > 0 and texts[first] != "(":
+            first -= 1
+        first -= texts[i - 1] == ")"
+        last = _closing(texts, i + 1)
+        if last < len(texts) and not i < at <= last and first >= 0:
+            yield _unquoted(texts[first]), text[words[first].start : words[last].end]
 
 
 class SuggestionKind(Enum):
-    """What a suggestion stands for."""
+    """What kind of thing is suggested."""
 
     COLUMN = "column"
     TABLE = "table"
@@ -55,7 +174,7 @@ class Known:
 
 
 _MANY = 1_000
-"""Of more tables and views nobody says which are views: their definitions would be read for that."""
+"""Of more tables and views it is not shown which are views: their definitions would have to be read."""
 
 Candidate = tuple[str, SuggestionKind, str]
 """Text, kind and detail of what may be suggested."""
@@ -130,7 +249,7 @@ def _has_word(key: str, typed: str) -> bool:
 
 
 def _statement(script: Iterable[Piece]) -> list[Piece]:
-    """The pieces behind the last semicolon."""
+    """The pieces after the last semicolon."""
     statement: list[Piece] = []
     for piece in script:
         if piece.text == ";":
@@ -172,7 +291,7 @@ def _equal_signs(words: Sequence[str]) -> Iterator[int]:
 def _of_key(
     keys: Mapping[str, Known], words: Sequence[str], kind: SuggestionKind = SuggestionKind.OPTION
 ) -> Iterator[Candidate]:
-    """The keys, or behind ``=`` the values of the one before it."""
+    """The keys, or after ``=`` the values of the key before it."""
     if words[-1] != "=":
         yield from ((key, kind, described.detail) for key, described in keys.items())
     elif described := keys.get(_unquoted(words[-2])):
@@ -187,7 +306,7 @@ def _at_word(
 ) -> Iterator[Candidate]:
     opened = _innermost(words)
     expected = expected_after(text[words[0].start if words else start : start])
-    if not expected and opened:  # inside parentheses, of which the grammar tells when they are closed
+    if not expected and opened:  # inside parentheses, whose grammar is known when they are closed
         inner = words[opened:]
         is_query = bool(inner) and inner[0].text.upper() in QUERY_STARTS
         expected = expected_after(text[inner[0].start : start]) if is_query else ["an expression"]
@@ -238,7 +357,7 @@ class Scope:
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """That of the query which holds the word number ``at``, behind the cursor too. The words are of ``text``."""
+        """That of the query which holds the word number ``at``, after the cursor too. The words are of ``text``."""
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip

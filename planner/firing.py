@@ -12,8 +12,8 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.durations import ordinal, readable
 from sqlstream.planner.expressions import columns_of, sql
+from sqlstream.planner.intervals import ordinal, readable
 
 # --- triggers -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Constant intervals to milliseconds, in every spelling of the dialect.
+"""Constant intervals to milliseconds, in every spelling of the dialect; durations and instants as text.
 
 ``INTERVAL '5' SECOND``, fractions (``'0.005' SECOND``, ``'1.5' HOURS``), compounds (``'33:20' MINUTE TO SECOND``,
 ``'1 2:03:04.5' DAY TO SECOND``), several units in one string (``'1 day 2 hours'``), MILLISECOND, WEEK, negative ones,
@@ -16,8 +16,41 @@ from sqlstream.errors import BindError, Span, shortened
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.udfs.event_times import LONGEST
 
+# --- durations and instants as text ---------------------------------------------------------------------------
+
+
+_UNITS_IN_TEXT = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
+
+
+def readable(milliseconds: int) -> str:
+    """``90000`` is ``1 min 30 s``, ``-28800000`` is ``-8 h``."""
+    if milliseconds == 0:
+        return "0 ms"
+    rest, parts = abs(milliseconds), []
+    for name, factor in _UNITS_IN_TEXT:
+        count, rest = divmod(rest, factor)
+        if count:
+            parts.append(f"{count} {name}")
+    return ("-" if milliseconds < 0 else "") + " ".join(parts)
+
+
+def as_interval(milliseconds: int) -> str:
+    """The interval in SQL, with the largest unit that divides it: ``INTERVAL '10' SECOND``."""
+    for name, factor in (("DAY", 86_400_000), ("HOUR", 3_600_000), ("MINUTE", 60_000), ("SECOND", 1000)):
+        if milliseconds % factor == 0:
+            return f"INTERVAL '{milliseconds // factor}' {name}"
+    sign, rest = ("-" if milliseconds < 0 else ""), abs(milliseconds)
+    return f"INTERVAL '{sign}{rest // 1000}.{f'{rest % 1000:03}'.rstrip('0')}' SECOND"
+
+
+def ordinal(count: int) -> str:
+    """``1st``, ``12th``."""
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
 _SECOND = Fraction(1000)
-_UNITS: dict[str, Fraction] = {
+_UNITS_OF_INTERVALS: dict[str, Fraction] = {
     "NANOSECOND": Fraction(1, 1_000_000),
     "MICROSECOND": Fraction(1, 1000),
     "MILLISECOND": Fraction(1),
@@ -119,7 +152,7 @@ def _unit(name: str) -> str:
     if upper in _ABBREVIATIONS:
         return _ABBREVIATIONS[upper]
     singular = upper.removesuffix("S")
-    return singular if singular in _UNITS or singular in _CALENDAR else upper
+    return singular if singular in _UNITS_OF_INTERVALS or singular in _CALENDAR else upper
 
 
 def _factor(unit: str) -> Fraction:
@@ -127,9 +160,9 @@ def _factor(unit: str) -> Fraction:
         raise NotAnInterval(
             f"must not be in {unit.lower()}s, whose length varies", "Write it in days, such as INTERVAL '30' DAY."
         )
-    if unit not in _UNITS:
+    if unit not in _UNITS_OF_INTERVALS:
         raise NotAnInterval(f'has the unknown unit "{unit.lower()}"', "Units go from MILLISECOND to WEEK.")
-    return _UNITS[unit]
+    return _UNITS_OF_INTERVALS[unit]
 
 
 def _several_units(text: str) -> Fraction:
@@ -155,7 +188,7 @@ def _compound(text: str, first: str, last: str) -> Fraction:
     parts = re.split(r"[ :]+", text.lstrip("+-").strip())
     if len(parts) != len(units):
         raise NotAnInterval(f"'{text}' is not an interval from {first.lower()} to {last.lower()}")
-    total = sum((_parse_number(p) * _UNITS[u] for p, u in zip(parts, units, strict=True)), Fraction(0))
+    total = sum((_parse_number(p) * _UNITS_OF_INTERVALS[u] for p, u in zip(parts, units, strict=True)), Fraction(0))
     return -total if negative else total
 
 
@@ -204,7 +237,11 @@ def _require_of_spark(milliseconds: Fraction) -> None:
         raise NotAnInterval("is longer than Spark's longest", "Write INTERVAL '106751991' DAY or less.")
 
 
-_SPARK_LENGTHS = {"MONTH": 31 * _UNITS["DAY"], "QUARTER": 92 * _UNITS["DAY"], "YEAR": 366 * _UNITS["DAY"]}
+_SPARK_LENGTHS = {
+    "MONTH": 31 * _UNITS_OF_INTERVALS["DAY"],
+    "QUARTER": 92 * _UNITS_OF_INTERVALS["DAY"],
+    "YEAR": 366 * _UNITS_OF_INTERVALS["DAY"],
+}
 
 
 def for_spark(interval: exp.Interval) -> exp.Interval:
@@ -217,7 +254,7 @@ def for_spark(interval: exp.Interval) -> exp.Interval:
         return interval.copy()
     name, text = _unit(unit.name), interval.this.name.strip()
     number = _parse_number(text)
-    _require_of_spark(number * _SPARK_LENGTHS.get(name, _UNITS.get(name, Fraction(0))))
+    _require_of_spark(number * _SPARK_LENGTHS.get(name, _UNITS_OF_INTERVALS.get(name, Fraction(0))))
     if name == "SECOND" or (name in _SPARK_SPELLS and number.denominator == 1):
         return interval.copy()
     if name == "QUARTER" and number.denominator == 1:

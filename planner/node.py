@@ -92,7 +92,7 @@ class Node:
     @property
     @cached_per_node
     def operator_count(self) -> int:
-        """The number of nodes of the plan; a node that stands in several places counts in each."""
+        """The number of nodes of the plan; a node that is used in several places counts in each."""
         return 1 + sum(child.operator_count for child in self.inputs)
 
     # --- rows: keys, order, windows, time ---------------------------------------------------------------------
@@ -320,6 +320,12 @@ class Node:
     def pruned(self, required: FieldNames) -> Node:
         """The node with at least the ``required`` fields, over pruned inputs."""
         raise AssertionError(f"no pruning for {type(self).__name__}")
+
+    @property
+    def removed_if_unread(self) -> bool:
+        """True for operators that only add fields to the rows: ``pruned`` gives their input where no such field is
+        required."""
+        return False
 
     def passes_filter(self, read: set[str]) -> bool:
         """True where a condition that reads these fields may be evaluated below the node."""

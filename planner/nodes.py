@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, folded, is_boolean, is_repeatable, sql, substituted
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, is_qualified_by_tables, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
 from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
 from sqlstream.types import TIMESTAMP

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
-from sqlstream.planner.durations import readable
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.windows import Window
 from sqlstream.udfs.lookup.source import Comparison
 

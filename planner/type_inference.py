@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.functions.catalogue import result_type
 from sqlstream.functions.result_types import as_decimal, common_type, precision_and_scale, wider
-from sqlstream.grammar.json_calls import JsonCall, PathInto
+from sqlstream.grammar.calls import JsonCall, PathInto
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.fields import Field, Schema
@@ -123,10 +123,11 @@ def _negated(node: exp.Neg, types: Types) -> DataType:
     return result_type("negative", [types.of(node.this)])
 
 
+_VALUE_IN_ORDER = frozenset({"mode", "percentile_cont", "percentile_disc"})
+
+
 def _within_group(node: exp.WithinGroup, types: Types) -> DataType:
-    if spark_name(node.this) in ("listagg", "string_agg"):
-        return STRING
-    return UNKNOWN
+    return UNKNOWN if spark_name(node.this) in _VALUE_IN_ORDER else types.of(node.this)
 
 
 def _distinct(node: exp.Distinct, types: Types) -> DataType:
@@ -285,7 +286,7 @@ def _struct(call: exp.Func, types: Types) -> DataType:
     return DataType("STRUCT", tuple((name.name, kind) for name, kind in zip(names, values, strict=True)))
 
 
-def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
+def _struct_by_columns(call: exp.Expr, types: Types) -> DataType:
     """STRUCT(a, b AS c, …): a member without a name is named by its position, as ``col2``."""
     members = [
         (value.alias_or_name if isinstance(value, exp.Alias | exp.Column) else f"col{position}", types.of(value))
@@ -300,7 +301,7 @@ def _struct_by_columns(call: exp.Func, types: Types) -> DataType:
 
 def call_arguments(call: exp.Expr) -> list[exp.Expr]:
     """The arguments of a call in the order of sqlglot's declaration, without flags."""
-    if isinstance(call, exp.Anonymous | JsonCall):
+    if isinstance(call, exp.Anonymous | JsonCall | exp.Tuple):
         return list(call.expressions)
     arguments: list[exp.Expr] = []
     for key in call.arg_types:
@@ -352,6 +353,7 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     PathInto: _path_into,
     RoundedTime: _rounded,
     JsonCall: _json_call,
+    exp.Tuple: _struct_by_columns,
     exp.Func: _function,
 }
 """The rules by class of expression; a class without a rule of its own has that of the first class it extends."""

@@ -1,7 +1,7 @@
 """What parses and is not executed: one table of codes, names and hints, used by the whole binder.
 
 Every entry refuses with an ``UnsupportedError``; nothing that parses is ever ignored. ``planner.binder.context``
-refuses whatever nobody consumed.
+refuses clauses that no binding function has read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEATURES: dict[str, Unsupported] = {
     "join": Unsupported(
         "SS301",
         "joins of this form",
-        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
+        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE by INNER, CROSS or LEFT JOIN.",
     ),
     "temporal join": Unsupported(
         "SS302",
@@ -46,27 +46,37 @@ FEATURES: dict[str, Unsupported] = {
         "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
-        "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
+        "SS304",
+        "frames of GROUPS",
+        "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING.",
+        "Neither Flink nor Spark has them.",
     ),
     "over function": Unsupported(
         "SS304",
         "these functions over a frame",
-        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
+        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE.",
     ),
     "subquery": Unsupported(
         "SS308",
         "subqueries in this place",
         "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
     ),
+    "array subquery": Unsupported(
+        "SS308",
+        "subqueries in ARRAY",
+        "Write (SELECT ARRAY_AGG(x) FROM …), which is NULL without rows.",
+        "Neither Flink nor Spark has them.",
+    ),
     "correlated subquery": Unsupported(
         "SS308",
         "subqueries that read the query around them in this way",
-        "Compare with columns of the query right around it by equalities in WHERE of the subquery, or join its tables.",
+        "Read them in the select list and in WHERE of one SELECT, with the name of their table where that is further "
+        "outside, as in t.a; or join its tables.",
     ),
     "subquery of rows": Unsupported(
         "SS308",
-        "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
-        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
+        "comparisons of more than three values that may be NULL with a subquery, below OR, NOT and CASE",
+        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare fewer values.",
     ),
     "emit": Unsupported(
         "SS313",
@@ -219,6 +229,23 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "ordered aggregate in Python": Unsupported(
+        "SS395",
+        "aggregates in Python with ORDER BY over finished data",
+        "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES.",
+        "Spark hands over the rows of a group in any order.",
+    ),
+    "aggregate limit": Unsupported(
+        "SS399",
+        "limits among the arguments of an aggregate",
+        "Write SLICE(ARRAY_AGG(x ORDER BY y), 1, n) for the first n values.",
+    ),
+    "alias of a random value": Unsupported(
+        "SS359",
+        "columns that read the alias of a random value of a group, of an OVER or of a subquery",
+        "Compute it in a query in FROM.",
+        "Each column would have a value of its own.",
     ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }

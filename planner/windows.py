@@ -9,10 +9,10 @@ from typing import Self
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import ordinal, readable
 from sqlstream.planner.expressions import columns_of, sql, substituted
 from sqlstream.planner.fields import Field, Schema, field_of
 from sqlstream.planner.firing import PythonCall
+from sqlstream.planner.intervals import ordinal, readable
 from sqlstream.types import TIMESTAMP
 
 
@@ -74,9 +74,9 @@ class BaseWindow:
         return self.sql_name
 
     def wait_text(self, delay_ms: int) -> str:
-        """How long a row waits for its first result, as the end of a sentence; empty where nothing is known.
+        """How long a row waits for its first result, as the end of a sentence; empty if unknown.
 
-        ``delay_ms``: how far the watermark is behind.
+        ``delay_ms``: how far the watermark lags.
         """
         return ""
 

@@ -11,20 +11,21 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle
 
 from sqlstream.arguments import named_parameters
+from sqlstream.arrow_rows import ArrowRows, shown_rows_of
 from sqlstream.errors import SqlStreamError
 from sqlstream.query import Query
-from sqlstream.results import SHOWN, Rows, html_table, shown_rows_of, text_table
+from sqlstream.results import SHOWN, Rows, html_table, text_table
 from sqlstream.session import Session, connect
 from sqlstream.shell.chart import Chart, Plot, svg_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from IPython.core.interactiveshell import InteractiveShell
 
     from sqlstream.jobs import Job
@@ -150,7 +151,7 @@ def _shown_live(query: Query, shown: int, seconds: float | None, chart: Chart | 
         timer.start()
     try:
         for table, new, count in _tables(query, shown, whole):
-            last = Rows.of_arrow(table)
+            last = ArrowRows.of(table)
             if chart is not None:
                 chart.add(table if query.is_updating else new)
             handle.update(_live(last, columns, shown, _about(count, query), chart))
@@ -166,8 +167,6 @@ def _shown_live(query: Query, shown: int, seconds: float | None, chart: Chart | 
 
 def _tables(query: Query, shown: int, whole: bool) -> Iterator[tuple[pa.Table, pa.Table, int]]:
     """The table after each micro-batch, what is new where rows are only added, and how many rows there are."""
-    import pyarrow as pa
-
     count = 0
     if query.is_updating or whole:
         for table in query.tables():

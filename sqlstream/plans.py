@@ -2,32 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sqlstream.connectors import LookupTable, Sink, Source, answers_lookups, connector, installed, row_kinds_taken
-from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
+from sqlglot import exp
+
+from sqlstream.connectors import (
+    LookupTable,
+    Sink,
+    Source,
+    UpsertSink,
+    answers_lookups,
+    connector,
+    installed,
+    row_kinds_taken,
+)
+from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
-from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.changes import with_final_rows
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, with_final_rows
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, Project, StatementSet
+from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, UPSERT_MATERIALIZE, Settings
-from sqlstream.sinks import may_collide, refused_changes
-from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
+
+# --- which tables a plan reads, asks and writes beside its result, and where a statement names them --------------
+
+
+def looked_up_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that lookups ask, each once."""
+    asked = (node.table_read for node in plan.walk() if not isinstance(node, Scan))
+    return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
+
+
+def side_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
+    tables = [table for node in plan.walk() if (table := node.side_table) is not None]
+    tables += dead_letter_tables(plan)
+    return tuple({table.name: table for table in tables}.values())
+
+
+def scanned_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that the plan reads, each once."""
+    return tuple({n.table.name: n.table for n in plan.walk() if isinstance(n, Scan)}.values())
+
+
+def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
+    """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
+    needs: dict[str, tuple[Table, dict[str, None]]] = {}
+    for read in (node.table_read for node in plan.walk()):
+        if read is not None:
+            table, names = read
+            needs.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))
+    for table, needed in needs.values():
+        yield table, tuple(needed)
+
+
+def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:
+    """Where the statement names the table first; None where a view does."""
+    named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
+    mentions = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
+    return next((span_of(t.this) for t in mentions), None)
+
 
 # --- statement sets -------------------------------------------------------------------------------------------
 
@@ -330,3 +378,75 @@ def require_sources(plan: Node) -> None:
 def engine_settings_of(settings: Settings) -> EngineSettings:
     """What the settings say of where plans run."""
     return EngineSettings(settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"])
+
+
+NO_KEY = "SS286"
+
+
+COLLIDING = "SS667"
+
+
+def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
+    """Changes of the query that its table refuses.
+
+    SS510 for row kinds that it does not take, SS286 for updates without a PRIMARY KEY, SS667 where updated rows may
+    collide on the PRIMARY KEY and must not (``collide`` is False).
+    """
+    table = plan.table
+    for _, kinds in rejected_kinds(plan):
+        maker = producer_of(plan.input, kinds)
+        takes = "inserted rows only" if plan.takes == APPEND_ONLY else f"rows of the kinds {changelog_text(plan.takes)}"
+        message = f'table "{table.name}" takes {takes}, and the query updates its results'
+        detail = f"Rows of the kinds {changelog_text(kinds)} come from {maker.producer_name}."
+        yield Diagnostic(INSERTS_ONLY, message, span, detail=detail, hint=_hint(plan, maker.append_only_hint))
+        return
+    if plan.changelog_mode != APPEND_ONLY and is_upsert(table) and not table.primary_key:
+        message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
+        yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
+
+    if not collide and may_collide(plan):
+        key = ", ".join(table.primary_key)
+        message = f'rows that the query updates may collide on the PRIMARY KEY ({key}) of table "{table.name}"'
+        detail = (
+            "One of them may delete what another one has written: rows that were there before are not kept for that."
+        )
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'auto'."
+        yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
+
+
+def may_collide(plan: Insert) -> bool:
+    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by a key that is no part of it.
+
+    As Flink decides where a sink keeps rows (``upsert-materialize`` = auto): rows of different keys of the query have
+    different PRIMARY KEYs where these hold one of its keys.
+    """
+    if plan.changelog_mode == APPEND_ONLY or not plan.table.primary_key or RowKind.UPDATE_BEFORE in plan.takes:
+        return False
+    columns = (column.name for column in plan.table.physical_columns)
+    fields = {column: field.name for column, field in zip(columns, plan.input.schema, strict=True)}
+    written = {fields[name] for name in plan.table.primary_key}
+    return not any(key <= written for key in plan.input.upsert_keys)
+
+
+def _hint(plan: Insert, instead: str | None) -> str:
+    ways = ", or ".join(_ways(plan.table, instead))
+    return f"{ways[0].upper()}{ways[1:]}."
+
+
+def _ways(table: Table, instead: str | None) -> Iterator[str]:
+    if instead is not None:
+        yield instead
+    if _would_replace(table):
+        yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
+    else:
+        upserting = [kind.name for kind in installed() if isinstance(kind, UpsertSink)]
+        yield (
+            "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
+            f"or with a PRIMARY KEY of {', '.join(upserting)}"
+        )
+
+
+def _would_replace(table: Table) -> bool:
+    """Whether the table would take changes if it had a PRIMARY KEY."""
+    keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
+    return RowKind.UPDATE_AFTER in row_kinds_taken(keyed) and table.changelog == APPEND_ONLY

@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.changing_table import ChangingTable
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.arrow_rows import ArrowRows, in_time_zone, rows_of
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.results import SHOWN, Columns, Rows, in_time_zone, rows_of, text_table
+from sqlstream.results import SHOWN, Columns, Rows, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
+
+
+# --- the table that the changes of an updating result amount to, micro-batch by micro-batch ----------------------
+
+
+_ADDS = ("+I", "+U")
+
+
+class ChangingTable:
+    """The rows that are left of a changelog whose first column is the kind of each row.
+
+    ``key`` names the columns, by position behind the kind, that a change replaces a row by; the row then keeps its
+    place. Without a key, equal rows are counted, and -U or -D takes one of them away.
+    """
+
+    def __init__(self, key: Sequence[int] = ()) -> None:
+        self._key = [str(position) for position in key]
+        self._rows: pa.Table | None = None
+
+    def apply(self, changes: pa.Table) -> pa.Table:
+        """The rows after these changes as well, without their kinds; those that have been there longest come first."""
+        kinds, changed = changes.column(0), changes.remove_column(0)
+        names = changed.column_names
+        changed = changed.rename_columns([str(position) for position in range(changed.num_columns)])  # names may repeat
+        adds = np.asarray(pc.is_in(kinds, pa.array(_ADDS)))
+        if self._rows is not None:
+            adds = np.concatenate((np.ones(self._rows.num_rows, np.bool_), adds))
+            changed = pa.concat_tables([self._rows, changed])
+        self._rows = changed.take(pa.array(self._left(changed, adds)))
+        return self._rows.rename_columns(names)
+
+    def _left(self, changed: pa.Table, adds: np.ndarray) -> np.ndarray:
+        """The indices of the rows that are left, in the order in which their key or value appeared."""
+        from sqlstream.udfs.keys import dense_ids  # pandas, which only updating results need
+
+        numbered = dense_ids(changed, self._key or changed.column_names)
+        if self._key:
+            last = np.zeros(numbered.count, np.int64)
+            np.maximum.at(last, numbered.ids, np.arange(len(adds)))
+            kept: np.ndarray = last[adds[last]]
+            return kept
+        count = np.bincount(numbered.ids, np.where(adds, 1, -1), numbered.count).astype(np.int64)
+        assert (count >= 0).all(), "a result takes no row back that it has not given"
+        return np.repeat(numbered.first, count)
+
 
 ENDLESS = "SS480"
 
@@ -84,11 +133,9 @@ class Query:
     def rows(self) -> Rows:
         """All rows, once the query has ended; of an updating query all changes, with their kinds. ExecutionError SS480
         where it never will."""
-        import pyarrow as pa
-
         self._require_end()
         tables = list(self.batches())
-        return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
+        return ArrowRows.of(pa.concat_tables(tables) if tables else self._empty())
 
     def table(self) -> Rows:
         """The table that the changes of an updating query amount to, once it has ended; of any other query its rows.
@@ -99,13 +146,11 @@ class Query:
         last = self._empty().remove_column(0)
         for table in self.tables():
             last = table
-        return Rows.of_arrow(last)
+        return ArrowRows.of(last)
 
     def tables(self) -> Iterator[pa.Table]:
         """The table as it stands after each micro-batch that changes it, from where the query has been read to: of an
         updating query without ``op``, changed rows in place where it has a ``key``; of any other query all rows."""
-        import pyarrow as pa
-
         rows: list[pa.Table] = []
         changing = ChangingTable(self._key)
         for batch in self.batches():
@@ -135,8 +180,6 @@ class Query:
 
     def show(self, count: int = SHOWN) -> None:
         """Print the next ``count`` rows as a table."""
-        import sys
-
         sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
 
     def stop(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import Output
-from sqlstream.types import STRING, DataType, from_arrow
+from sqlstream.types import STRING, DataType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 KIND = "op"
 """What callers call the kinds of rows of updating queries; Flink's client does, too."""
 
-_DAY_MICROS = 86_400_000_000
 
 SHOWN = 20
 
@@ -45,7 +44,7 @@ def key_of(plan: Output) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Rows:
-    """A finished result: what SHOW, DESCRIBE, EXPLAIN and definitions return, and what a query has read.
+    """A finished result: what SHOW, DESCRIBE, EXPLAIN and definitions return; of a query it is an ``ArrowRows``.
 
     ``columns`` may repeat a name.
     """
@@ -53,21 +52,15 @@ class Rows:
     columns: tuple[str, ...]
     types: tuple[DataType, ...]
     _rows: tuple[tuple[Any, ...], ...] = ()
-    _table: pa.Table | None = field(default=None, compare=False)
 
     @classmethod
     def of_text(cls, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Rows:
         """Rows of texts."""
         return cls(tuple(columns), (STRING,) * len(columns), tuple(tuple(row) for row in rows))
 
-    @classmethod
-    def of_arrow(cls, table: pa.Table) -> Rows:
-        """Rows of an Arrow table."""
-        return cls(tuple(table.column_names), tuple(from_arrow(f.type) for f in table.schema), (), table)
-
     @cached_property
     def _fetched(self) -> list[tuple[Any, ...]]:
-        return list(self._rows) if self._table is None else rows_of(self._table)
+        return list(self._rows)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
@@ -81,13 +74,11 @@ class Rows:
         return iter(self._fetched)
 
     def __len__(self) -> int:
-        return len(self._rows) if self._table is None else int(self._table.num_rows)
+        return len(self._rows)
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        if self._table is not None:
-            return self._table
-        import pyarrow as pa  # here and below: statements without rows of Arrow start without it
+        import pyarrow as pa  # takes a fifth of a second, which statements without rows of Arrow do not pay for
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
         arrays = [pa.array(values, type_.to_arrow()) for values, type_ in zip(columns, self.types, strict=True)]
@@ -100,97 +91,13 @@ class Rows:
 
     def shown(self) -> list[tuple[Any, ...]]:
         """The rows for the eye: times that Python's datetime does not have are texts."""
-        return list(self._rows) if self._table is None else shown_rows_of(self._table)
+        return list(self._rows)
 
     def __repr__(self) -> str:
         return text_table(self.columns, self.shown())
 
     def _repr_html_(self) -> str:
         return html_table(self.columns, self.shown())
-
-
-def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
-    """The table with its TIMESTAMPs, also nested ones, in the zone; the instants stay the same."""
-    import pyarrow as pa
-
-    fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has_zone(f.type) else f for f in table.schema]
-    return table.cast(pa.schema(fields)) if any(_has_zone(f.type) for f in table.schema) else table
-
-
-def _has_zone(type_: pa.DataType) -> bool:
-    return any(nested.name == "TIMESTAMP" for nested in from_arrow(type_).parts())
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field. ExecutionError SS469 for times that
-    Python's datetime does not have."""
-    columns = [_values(column, name) for name, column in zip(table.column_names, table.columns, strict=True)]
-    return list(zip(*columns, strict=True)) if columns else []
-
-
-def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
-    import pyarrow as pa
-
-    from sqlstream.udfs.texts import python_list
-
-    what = f'a value of column "{name}"'
-    if not _has_map(column.type):
-        return python_list(column, what)
-    if int(pa.__version__.partition(".")[0]) < 19:  # which has no name for it yet
-        return [with_dicts(value, column.type) for value in python_list(column, what)]
-    return python_list(column, what, maps_as_pydicts="strict")
-
-
-def _has_map(type_: pa.DataType) -> bool:
-    return any(nested.name == "MAP" for nested in from_arrow(type_).parts())
-
-
-def with_dicts(value: Any, type_: pa.DataType) -> Any:
-    """A value as ``as_py`` gives it, whose MAPs are lists of pairs, with dicts in their place."""
-    import pyarrow as pa
-
-    if value is None:
-        return None
-    if pa.types.is_map(type_):
-        return {with_dicts(key, type_.key_type): with_dicts(held, type_.item_type) for key, held in value}
-    if pa.types.is_struct(type_):
-        return {field.name: with_dicts(value[field.name], field.type) for field in type_}
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return [with_dicts(element, type_.value_type) for element in value]
-    return value
-
-
-def shown_rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The same for the eye: in columns with times that Python's datetime does not have, all times are texts."""
-    return rows_of(_with_texts(table))
-
-
-def _with_texts(table: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for index, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            try:
-                _ = [bound.as_py() for bound in pc.min_max(column).values()]
-            except OverflowError:
-                table = table.set_column(index, name, _texts(column))
-    return table
-
-
-def _texts(times: pa.ChunkedArray) -> pa.Array:
-    """TIMESTAMPs on the clock of their zone, or DATEs, of any year."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from sqlstream.udfs.event_times import time_text
-
-    if pa.types.is_date(times.type):
-        days = times.cast(pa.int32()).to_pylist()
-        return pa.array([None if day is None else time_text(day * _DAY_MICROS).partition(" ")[0] for day in days])
-    wall = pc.local_timestamp(times) if times.type.tz is not None else times
-    micros = wall.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
-    return pa.array([None if time is None else time_text(time) for time in micros], pa.string())
 
 
 # --- tables for the eye ---------------------------------------------------------------------------------------

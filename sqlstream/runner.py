@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
-from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
-from sqlstream.errors import Diagnostic, SqlStreamWarning, UnsupportedError
-from sqlstream.folders import Folders, JobName, insert_name, set_name
-from sqlstream.planner.catalog import Function
+from sqlstream import jobs
+from sqlstream.folders import Folders
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
-from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
-from sqlstream.planner.rules.push_lookup_filters import comparisons
-from sqlstream.plans import Root, engine_settings_of, require_sources
-from sqlstream.results import columns_of
-from sqlstream.settings import UPSERT_MATERIALIZE
-from sqlstream.sinks import COLLIDING, SideSinks, sink_of
-from sqlstream.spark.handle import SparkHandle, spark_settings
-from sqlstream.table_uses import scanned_tables, side_tables
-from sqlstream.udfs.functions import load
-from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
+from sqlstream.planner.nodes import Output
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.plans import Root
+from sqlstream.spark.handle import SparkHandle
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sqlstream.jobs import Job, JobRuntime
-    from sqlstream.jobs.checkpoints.own_files import Claim
-    from sqlstream.jobs.checkpoints.storage import Storage
+    from sqlstream.jobs import Job, JobRuntime, SessionJobs
     from sqlstream.jobs.lifecycle.runtime import Sources
     from sqlstream.jobs.records.history import CheckpointLine
     from sqlstream.jobs.records.record import JobRecord
     from sqlstream.settings import Settings
-
-
-SIDE_OUTPUT_OF_DATAFRAME = "SS348"
-
-
-def _kept_default(path: str) -> Diagnostic:
-    message = f'the state at "{path}" does not keep rows that collide on a PRIMARY KEY: the last change counts'
-    hint = (
-        f"Start in a new directory to keep them, or SET '{UPSERT_MATERIALIZE}' = 'none', the default of the version "
-        "that wrote the state."
-    )
-    return Diagnostic(COLLIDING, message, hint=hint, warning=True)
 
 
 class ControlledJob(Protocol):
@@ -99,78 +68,6 @@ class ControlledJob(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SessionSources:
-    """Tables and functions as a job asks for them (``jobs.Sources``)."""
-
-    environment: Environment
-    catalog: Catalog
-
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan, as a streaming DataFrame, or a finished one where the environment says so."""
-        kind = connector(scan.table.connector)
-        if isinstance(kind, Source):
-            return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
-        return self._whole(scan)
-
-    def _whole(self, scan: Scan) -> DataFrame:
-        """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
-        from sqlstream.planner.lowering.stateless import whole_table  # loads PySpark
-
-        kind, table = lookup_connector(scan.table.connector), scan.table
-        types = {c.name: c.type for c in table.physical_columns}
-        columns = {name: (name, type_) for name, type_ in types.items()}
-        asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
-        filters = tuple(comparison for comparison in asked if kind.filters(table, comparison))
-        request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
-        source = redacting(kind.lookup(self.environment, table, request), secrets_of(table))
-        return whole_table(self.environment.spark, source)
-
-    def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of the scan themselves, from a list of splits."""
-        kind = connector(scan.table.connector)
-        if self.environment.spark_reads or not isinstance(kind, SplitSource):
-            return False
-        return kind.has_file_splits(self.environment, scan.table, scan.columns)
-
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The file splits of a scan, instead of its rows."""
-        kind = connector(scan.table.connector)
-        assert isinstance(kind, SplitSource), scan.table.connector
-        return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
-
-    def lookup(self, node: Lookup) -> LookupSource:
-        """What answers the requests of a lookup."""
-        if isinstance(node.source, Function):
-            from sqlstream.planner.lowering.functions import lookup_source  # loads PySpark
-
-            return lookup_source(node.source, self.implementation(node.source), request_of(node))
-        answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
-        return redacting(answers, secrets_of(node.source))
-
-    def function(self, name: str) -> Function | None:
-        """The function of the catalog of that name."""
-        return self.catalog.function(name)
-
-    def implementation(self, function: Function) -> object:
-        """The Python object of a function."""
-        registered = self.catalog.implementation(function)
-        return load(function.target) if registered is None else registered
-
-
-def _logs(checkpoint: str) -> str | None:
-    from sqlstream.jobs.checkpoints.storage import local_storage_at
-
-    storage = local_storage_at(checkpoint)
-    return None if storage is None else str(storage.root / "spark" / "sources")
-
-
-def request_of(node: Lookup) -> Request:
-    """What a lookup asks its source for, before the first key is known."""
-    keys = tuple((key.name, key.type) for key in node.keys)
-    return Request(keys, tuple((field.name, field.type) for field in node.read), node.filters)
-
-
 class Runner:
     """Starts the jobs of a session and stops them when it closes."""
 
@@ -178,6 +75,11 @@ class Runner:
         self.spark = SparkHandle(spark)
         self.folders = Folders()
         self.jobs: list[Job] = []
+
+    @property
+    def _session_jobs(self) -> SessionJobs:
+        """What runs jobs, which is loaded for the first one."""
+        return jobs.SessionJobs(self.spark, self.folders)
 
     def start(
         self,
@@ -193,193 +95,32 @@ class Runner:
         ``former``: the plan of the same statement by the defaults of earlier builds, with which a checkpoint of theirs
         goes on.
         """
-        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
-            return self._start(plan, workspace, sql, name, former)
-
-    def _start(
-        self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Callable[[], Root] | None
-    ) -> Job:
-        from sqlstream.jobs.checkpoints.own_files import Claim, claim
-
-        require_sources(plan)
-        settings = workspace.settings
-        spark = self.spark.get(settings)
-        name = self._job_name(plan, settings, spark) if name is None else name
-        if isinstance(plan, Output):
-            checkpoint, claimed = self.folders.scratch_checkpoint(), Claim()
-        else:
-            checkpoint = self.folders.checkpoint(settings, name)
-            claimed = claim(checkpoint, spark)
-        try:
-            plan = plan if former is None else self._as_stored(plan, former, checkpoint, workspace)
-            job = self._start_at(checkpoint, claimed, plan, workspace, sql, name)
-        except BaseException:
-            claimed.release()
-            raise
+        job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs.append(job)
         return job
 
-    def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
-        from sqlstream.jobs import start_job  # what runs jobs is loaded for the first one
-        from sqlstream.jobs.checkpoints.own_files import sinks_intact
-        from sqlstream.jobs.lifecycle.specification import (
-            JobSpecification,
-            Work,
-            description_of,
-            execution_of,
-            place_of,
-        )
-
-        settings = workspace.settings
-        spark = self.spark.get(settings)
-        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
-        if isinstance(plan, Output):
-            environment = replace(environment, logs=_logs(checkpoint))
-            work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
-        else:
-            environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
-            sink, description = sink_of(environment, plan), description_of(plan, sql, settings)
-            sources = SessionSources(replace(environment, logs=_logs(checkpoint)), workspace.catalog.copy())
-            work = Work(plan, sources, sink, require_sink=sinks_intact(plan), description=description)
-        named = not isinstance(plan, Output)
-        execution = execution_of(settings, partial(_poll_ms, plan), named=named)
-        return start_job(
-            spark, JobSpecification(work, place_of(settings, checkpoint, claimed, named=named), execution, name)
-        )
-
-    def _at_checkpoint(
-        self, environment: Environment, checkpoint: str, plan: Insert | StatementSet, workspace: Workspace
-    ) -> Environment:
-        """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
-        from sqlstream.jobs import checkpoint_exists, run_of  # what runs jobs is loaded for the first one
-        from sqlstream.jobs.checkpoints.own_files import require_sinks_intact
-        from sqlstream.jobs.checkpoints.storage import storage_at
-        from sqlstream.jobs.records.history import last_begun, last_committed
-        from sqlstream.jobs.savepoints.epoch_files import require_begun_files
-
-        spark = environment.spark
-        require_begun_files(storage_at(checkpoint, spark))
-        anew = workspace.settings["execution.state-recovery.path"] is not None
-        if anew:
-            self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
-        resumed = checkpoint_exists(checkpoint, spark)
-        after = last_committed(storage_at(checkpoint, spark)) if resumed else None
-        begun = last_begun(storage_at(checkpoint, spark)) if resumed else None
-        run = run_of(checkpoint, spark)
-        environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, anew=anew)
-        require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
-        return environment
-
-    def _as_stored(self, plan: Root, former: Callable[[], Root], checkpoint: str, workspace: Workspace) -> Root:
-        """The plan, or the former one where the checkpoint, or the savepoint to begin with, is that of it alone."""
-        from sqlstream.jobs import is_of_plan  # what runs jobs is loaded for the first one
-        from sqlstream.jobs.lifecycle.start import declared_states
-
-        settings = workspace.settings
-        spark = self.spark.get(settings)
-        declared = declared_states(SessionSources(self._environment(spark, settings), workspace.catalog))
-        for path in (checkpoint, settings["execution.state-recovery.path"]):
-            of_plan = None if path is None else is_of_plan(path, plan, spark, declared)
-            if of_plan is False and is_of_plan(path, before := former(), spark, declared):
-                warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
-                return before
-            if of_plan is not None:
-                return plan
-        return plan
-
-    def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
-        """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
-        from sqlstream.jobs import checkpoint_exists  # what runs jobs is loaded for the first one
-
-        given = settings["pipeline.name"]
-        name = self.folders.job_name(_default_name(plan) if given is None else JobName(given, given))
-        if isinstance(plan, Output) or settings["execution.checkpointing.dir"] is None or name.now == name.before:
-            return name.now
-        now, before = (self.folders.checkpoint(settings, each) for each in (name.now, name.before))
-        old = checkpoint_exists(before, spark) and not checkpoint_exists(now, spark)
-        return name.before if old else name.now
-
-    def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
-        """Make the savepoint of the settings the checkpoint of a job that has none."""
-        from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, StateLayout, fingerprint
-        from sqlstream.jobs.checkpoints.trust import SETTING, unpickles_state
-        from sqlstream.jobs.lifecycle.start import declared_states
-        from sqlstream.jobs.savepoints import restore
-
-        settings = workspace.settings
-
-        def parts_of(layout: StateLayout | None) -> tuple[FingerprintPart, ...]:
-            engine = settings["sqlstream.engine"] if layout is None else layout.engine
-            engine_settings = EngineSettings(engine, layout is not None and layout.chained)
-            return fingerprint(physical_plan(plan, engine_settings), declared_states(sources))
-
-        partitions = spark_settings(settings).get("spark.sql.shuffle.partitions")
-        restore(
-            settings["execution.state-recovery.path"],
-            checkpoint,
-            parts_of,
-            self.spark.get(settings),
-            settings["sqlstream.engine"],
-            settings["pipeline.max-parallelism"],
-            None if partitions is None else int(partitions),
-            trusted=settings[SETTING] or not unpickles_state(plan, sources.function),
-        )
-
     def known_jobs(self, settings: Settings) -> list[ControlledJob]:
-        """The jobs of this session, then those of others with a record in the checkpoint directory, which Spark reads
-        where it is not one of this machine."""
-        directory = settings["execution.checkpointing.dir"]
-        if directory is None:
+        """The jobs of this session, then those of others with a record in the checkpoint directory."""
+        if settings["execution.checkpointing.dir"] is None:
             return list(self.jobs)
-        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at
-        from sqlstream.jobs.records.requests import recorded_jobs
-
-        def storage_of(path: str) -> Storage:
-            here = None if self.spark.is_remote else local_storage_at(path)
-            return storage_at(path, self.spark.get(settings)) if here is None else here
-
         own = {job.id for job in self.jobs}
-        others = (job for job in recorded_jobs(directory, storage_of) if job.id not in own)
-        return [*self.jobs, *others]
+        return [*self.jobs, *(job for job in self._session_jobs.recorded(settings) if job.id not in own)]
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
-        from sqlstream.jobs.lifecycle.results import with_kind_first  # loads PySpark
-        from sqlstream.planner.lowering import lower
-
-        require_sources(plan)
-        if side_tables(plan):
-            message = "LATE DATA TO and ON ERROR TO are not executed for a DataFrame"
-            raise UnsupportedError(
-                SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
-            )
-        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
-            runtime = self.runtime(workspace)
-            rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
-        return rows.toDF(*(name for name, _ in columns_of(plan)))
+        return self._session_jobs.dataframe(plan, workspace)
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
         """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
-        from sqlstream.jobs import JobRuntime  # what runs jobs is loaded for the first one
-        from sqlstream.jobs.checkpoints.control import ControlRows
-        from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
-        from sqlstream.jobs.checkpoints.storage import storage_at
-
-        spark = self.spark.get(workspace.settings)
-        environment = replace(self._environment(spark, workspace.settings), finished=finished)
-        sources = SessionSources(environment, workspace.catalog.copy())
-        control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
-        settings = workspace.settings
-        key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
-        return JobRuntime(spark, sources, control, key_groups)
+        return self._session_jobs.runtime(workspace, finished=finished)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """What runs of a plan that has no checkpoint yet."""
-        return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
+        return self._session_jobs.physical(plan, workspace, sources)
 
-    def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
-        by_spark = settings["sqlstream.parquet-reader"] == "spark" or self.spark.is_remote
-        return Environment(spark, self.folders.root, spark_reads=by_spark)
+    def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
+        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        return self._session_jobs.explained_by_spark(plan, workspace)
 
     def close(self) -> None:
         """Stop the jobs and remove the folders of the session."""
@@ -387,19 +128,3 @@ class Runner:
             job.stop()
         self.spark.release()
         self.folders.remove()
-
-
-def _default_name(plan: Root) -> JobName:
-    match plan:
-        case Insert():
-            return insert_name(plan.table.name)
-        case StatementSet():
-            return set_name(table.name for table in plan.tables)
-    return JobName("query", "query")
-
-
-def _poll_ms(plan: Node) -> int:
-    """The shortest time after which a source wants to be looked at, else 0: at once."""
-    sources = [(connector(table.connector), table) for table in scanned_tables(plan)]
-    polls = [kind.poll_ms(table) for kind, table in sources if isinstance(kind, Source)]
-    return min((ms for ms in polls if ms is not None), default=0)

@@ -16,7 +16,7 @@ from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamErr
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.partial_inserts import partial_insert_warnings
 from sqlstream.planner.nodes import Output
-from sqlstream.query import Query
+from sqlstream.project import enter, nearest_project
 from sqlstream.results import Columns, Rows
 from sqlstream.runner import ControlledJob, Runner
 from sqlstream.statements.checking import check_script, script_warnings, warnings_of_script
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
+    from sqlstream.query import Query
     from sqlstream.views.keeping import Views
 
 
@@ -60,8 +61,6 @@ def connect(
     session = Session(spark)
     session.require_spark()
     if project is not None:
-        from sqlstream.project import enter, nearest_project
-
         of_folder = nearest_project(project)
         if of_folder is not None:
             enter(session, of_folder)

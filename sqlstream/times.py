@@ -25,3 +25,8 @@ def watermark_text(watermark_ms: int | None) -> str:
         return time_text(_EPOCH + timedelta(milliseconds=watermark_ms))
     except OverflowError:
         return "beyond year 9999"
+
+
+def moment(seconds: float) -> datetime:
+    """A time in seconds since 1970 as a ``datetime`` in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)

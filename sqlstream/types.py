@@ -130,7 +130,7 @@ class DataType:
 
     def to_sqlglot(self) -> exp.DataType:
         """For sqlglot's type inference."""
-        from sqlglot import exp
+        from sqlglot import exp  # Spark's workers have types, and load no parser
 
         if self.is_unknown:
             return exp.DataType(this=exp.DType.UNKNOWN)
@@ -145,7 +145,7 @@ class DataType:
 
         TypeError where there is none: UNKNOWN, year-month.
         """
-        import pyarrow as pa
+        import pyarrow as pa  # statements without rows start without it
 
         match self.name:
             case "DECIMAL":
@@ -222,11 +222,9 @@ def _members(struct: DataType) -> list[tuple[str, DataType]]:
 
 def from_sqlglot(node: exp.DataType | None) -> DataType:
     """The type of a parsed or inferred sqlglot type; UNKNOWN for what has no counterpart."""
-    from sqlglot import exp
-
     if node is None:
         return UNKNOWN
-    if isinstance(node.this, exp.Interval):
+    if getattr(node.this, "key", None) == "interval":  # a node in place of a name
         return _interval(node.this)
     kind = node.this.name
     if kind == "USERDEFINED":
@@ -248,11 +246,11 @@ def from_sqlglot(node: exp.DataType | None) -> DataType:
 
 
 def _field(definition: exp.Expr) -> DataType:
-    from sqlglot import exp
-
     kind = from_sqlglot(definition.args.get("kind"))
     constraints = [c.args.get("kind") for c in definition.args.get("constraints") or ()]
-    required = any(isinstance(c, exp.NotNullColumnConstraint) and not c.args.get("allow_null") for c in constraints)
+    required = any(
+        c is not None and c.key == "notnullcolumnconstraint" and not c.args.get("allow_null") for c in constraints
+    )
     return replace(kind, nullable=False) if required else kind
 
 
@@ -264,9 +262,7 @@ def _element(inner: list[exp.DataType], index: int) -> DataType:
 
 
 def _interval(node: exp.Interval) -> DataType:
-    from sqlglot import exp
-
-    units = {v.name.upper() for v in node.find_all(exp.Var)}
+    units = {v.name.upper() for v in node.walk() if v.key == "var"}
     return DataType(_YEAR_MONTH) if units & {"YEAR", "MONTH"} else INTERVAL
 
 
@@ -275,23 +271,18 @@ def parse_type(text: str) -> DataType:
 
     BindError SS280 where there is no such type.
     """
-    from sqlglot.errors import SqlglotError
+    import sqlglot  # as in to_sqlglot
 
+    spelled = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()], text)
+    level = sqlglot.ErrorLevel.RAISE
     try:
-        kind = from_sqlglot(_parsed(text))
-    except SqlglotError:
+        kind = from_sqlglot(sqlglot.parse_one(spelled, dialect="spark", into=sqlglot.exp.DataType, error_level=level))
+    except sqlglot.errors.SqlglotError:
         kind = UNKNOWN
     if kind.defect is not None:
         hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT> and so on."
         raise BindError(NO_SUCH_TYPE, f'type "{text}" {kind.defect}', hint=hint)
     return kind
-
-
-def _parsed(text: str) -> exp.DataType:
-    from sqlglot import ErrorLevel, exp, parse_one
-
-    spelled = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()], text)
-    return parse_one(spelled, dialect="spark", into=exp.DataType, error_level=ErrorLevel.RAISE)
 
 
 # Types that sqlglot's Spark dialect does not know, where no name of a field is meant.
@@ -323,7 +314,7 @@ def from_spark(json_value: Any) -> DataType:
 
 def from_arrow(type_: pa.DataType) -> DataType:
     """The type of Arrow data, UNKNOWN where Spark has none."""
-    import pyarrow.types as kinds
+    import pyarrow.types as kinds  # as in to_arrow
 
     if kinds.is_decimal(type_):
         return DataType("DECIMAL", (type_.precision, type_.scale))

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlstream.grammar import parse_query
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.jobs.lifecycle.session_jobs import request_of
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
 from sqlstream.planner.fields import Field, Item
 from sqlstream.planner.lowering import lower
@@ -24,7 +25,6 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Output, Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import EngineSettings, physical_plan
-from sqlstream.runner import request_of
 from sqlstream.types import UNKNOWN, parse_type
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.lookup.source import LookupSource

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.connectors import on_spark
 from tests.import_graph import ROOMS, ROOT, imported_names, module_name, product_files
 
 FOUNDATION = ("errors", "functions", "secrets", "types")
@@ -88,6 +89,16 @@ def test_pyspark_stays_in_its_places(module: str):
     assert not [name for name in _imports(module) if name.split(".")[0] in ("pyspark", "py4j")]
 
 
+@pytest.mark.parametrize("module", [m for m in _modules() if _room(m) in ROOMS])
+def test_imports_inside_functions_say_why(module: str):
+    lines = (ROOT / module).read_text(encoding="utf-8").splitlines()
+    functions = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    imports = {n.lineno for f in functions for n in ast.walk(f) if isinstance(n, ast.Import | ast.ImportFrom)}
+    for line in sorted(imports):
+        above = next(i for i in range(line - 1, 0, -1) if i not in imports)  # one comment for several of them
+        assert "#" in lines[line - 1] or lines[above - 1].strip().startswith("#"), f"line {line} does not say why"
+
+
 @pytest.mark.parametrize("module", _modules())
 def test_every_module_says_what_it_is(module: str):
     assert ast.get_docstring(_tree(module))
@@ -126,6 +137,20 @@ def test_import_of_the_product_is_fast_and_light():
 def test_parsing_and_planning_load_no_spark(room: str):
     _, loaded = _loaded_by(f"import sqlstream.{room}")
     assert not loaded & {"pyspark", "py4j"}
+
+
+def test_describing_connectors_loads_no_spark():
+    """Statements are checked by what a connector says of itself; ``on_spark`` is for jobs."""
+    names = (module_name(path) for path in product_files())
+    described = [n for n in names if n.startswith("sqlstream.connectors.") and not n.endswith("__main__")]
+    apart = [n for n in described if not n.startswith("sqlstream.connectors.on_spark.")]
+    _, loaded = _loaded_by(f"import {', '.join(apart)}")
+    assert not loaded & {"pyspark", "py4j"}
+
+
+def test_every_module_that_runs_connectors_can_be_reached():
+    folder = Path(on_spark.__file__).parent
+    assert on_spark.__all__ == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
 def test_kernels_load_no_parser():

@@ -24,9 +24,8 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
-from sqlstream.udfs.file_schema import Mismatch, is_text
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.listed_files import unreadable, vanished
+from sqlstream.udfs.listed_files import Mismatch, is_text, unreadable, vanished
 
 FILE = "__file"
 """STRING column of file ranges: the path of the file as Spark names it."""
@@ -70,8 +69,8 @@ class _FileRange(NamedTuple):
 
     def rows(self, count: int) -> tuple[int, int]:
         """The number of the first row, and that after the last row, of ``count`` rows in the file."""
-        first, behind = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
-        return max(first, 0), min(behind, count)
+        first, stop = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
+        return max(first, 0), min(stop, count)
 
 
 @dataclass(frozen=True)

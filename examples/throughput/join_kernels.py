@@ -22,8 +22,7 @@ from sqlstream.udfs.exchange import ROWS_PER_CUT, cut, from_bytes, to_bytes
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.pairs import Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel, MemoryStore
 
 GROUPS = 128
 UPDATES = 20

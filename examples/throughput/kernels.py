@@ -21,11 +21,10 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Session, Tumble
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import ROWS_PER_CUT, cut, from_bytes, to_bytes
-from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel, MemoryStore
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 
 SECOND = 1_000_000
 SPAN = 10 * SECOND

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from examples.throughput.kernels import AGGREGATES, GROUPS, SCHEMA
 from sqlstream.udfs.driver import GroupContext
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import MemoryStore
 from sqlstream.udfs.windows.counted import CountWindows
 
 BATCHES = 100

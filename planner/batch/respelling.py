@@ -6,7 +6,8 @@ these, but for columns of tables whose name stands for nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -18,16 +19,23 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
+from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
+from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
+from sqlstream.planner.batch.memberships import Memberships, with_unknown
+from sqlstream.planner.batch.select_lists import names_given, with_aliases_read, without_grouping
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.calls import expanded
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
+from sqlstream.planner.binder.generators import without_table
+from sqlstream.planner.binder.over_functions import with_treatment_behind
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_children_changed
+from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.row_values import shape_of, shaped
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 
@@ -225,10 +233,12 @@ def for_spark(
     catalog: Catalog,
     columns: Mapping[str, DataType] = MappingProxyType({}),
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    filled: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> exp.Expr:
     """A copy of the query in Spark's words. SqlStreamError with all that has none.
 
-    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them.
+    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them, ``filled`` their
+    columns that are NOT NULL, in lower case.
     ``columns`` are those that its tables have, by name in lower case, UNKNOWN where their types differ: SS234 for a
     text in double quotes that is one of them.
     """
@@ -236,10 +246,12 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns).of(query)
-    spelled = respelled(plain, Types(_certain(plain, columns)), context)
+    plain = _Respelling(context, keys, columns, filled).of_query(with_orders_behind(query))
+    types = Types(_certain(plain, columns))
+    spelled = respelled(plain, types, context)
     context.stop_if_wrong()
-    return spelled
+    _give_branches_equal_rows(spelled, types)
+    return in_words_of_spark(spelled)
 
 
 def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
@@ -251,14 +263,66 @@ def _certain(query: exp.Expr, columns: Mapping[str, DataType]) -> Schema:
     return tuple(Field(name, kind) for name, kind in kinds.items())
 
 
+def _give_branches_equal_rows(query: exp.Expr, types: Types) -> None:
+    """The rows that the branches of UNION, INTERSECT and EXCEPT select get the names of the first one's fields."""
+    for operation in query.find_all(exp.SetOperation):
+        branches = list(_branches(operation)) if not isinstance(operation.parent, exp.SetOperation) else []
+        for i, column in enumerate(zip(*(branch.expressions for branch in branches), strict=False)):
+            shapes = [shape_of(value.unalias(), types) for value in column]
+            shape = next((shape for shape in shapes if shape is not None), None)
+            if shape is not None:
+                for branch, value in zip(branches, column, strict=True):
+                    _set_column(branch, i, shaped(value.unalias(), shape, types))
+
+
+def _set_column(select: exp.Select, position: int, value: exp.Expr) -> None:
+    written = select.expressions[position]
+    if value is not written.unalias():
+        named = exp.alias_(value, written.alias_or_name, quoted=True)
+        select.set("expressions", [*select.expressions[:position], named, *select.expressions[position + 1 :]])
+
+
+def _branches(query: exp.Expr) -> Iterator[exp.Select]:
+    match query:
+        case exp.SetOperation():
+            yield from _branches(query.this)
+            yield from _branches(query.expression)
+        case exp.Subquery():
+            yield from _branches(query.this)
+        case exp.Select():
+            yield query
+
+
 class _Respelling:
-    def __init__(self, context: Context, keys: Mapping[str, Sequence[str]], columns: Mapping[str, DataType]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        keys: Mapping[str, Sequence[str]],
+        columns: Mapping[str, DataType],
+        filled: Mapping[str, Collection[str]],
+    ) -> None:
         self._context = context
         self._keys = keys
         self._unnested = Unnested(columns)
+        self._memberships = Memberships(filled)
+        self._columns = columns
+        self._given = Counter[str]()
+
+    def of_query(self, query: exp.Expr) -> exp.Expr:
+        """A whole query."""
+        self._given = names_given(query)
+        return self.of(query)
 
     def of(self, node: exp.Expr) -> exp.Expr:
-        node = spelled_out(node)
+        written, node = node, spelled_out(node)
+        if node is not written:
+            node.parent = written.parent  # whose tables it reads
+            self._memberships.replaced(written, node)
+        self._memberships.visit(node)
+        feature = "ordered aggregate in Python" if self._orders_own_aggregate(node) else _refused_feature(node)
+        if feature is not None:
+            self._context.refuse(feature, node)
+            return exp.Null()
         match node:
             case exp.Anonymous() if (made := expanded(node, self._context)) is not None:
                 return self.of(made)
@@ -266,29 +330,45 @@ class _Respelling:
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":
                 return _epoch(self.of(node.expression))
-            case exp.In() if isinstance(values := subquery_of_in(node), exp.Values):
-                # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
-                query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))
-                return exp.In(this=self.of(node.this), query=_in_parentheses(query))
-            case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
-                self._context.refuse("quantified", node)
-                return exp.Null()
-            case exp.Placeholder() | exp.SessionParameter():
-                self._context.refuse("parameter", node)
-                return exp.Null()
+            case exp.In() if (query := subquery_of_in(node)) is not None:
+                return self._membership(node, query)
+            case exp.Window(this=call) if (behind := with_treatment_behind(call)) is not call:
+                return self.of(with_children_changed(node, lambda child: behind if child is call else child.copy()))
             case exp.Join():
                 return self._join(node)
-            case exp.From(this=exp.Unnest() as source):
-                return exp.From(this=self._generator(source))
+            case exp.From() | exp.Table():
+                return self._source(node)
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
 
+    def _orders_own_aggregate(self, node: exp.Expr) -> bool:
+        """Whether WITHIN GROUP stands behind an aggregate of the user's, which Spark gives rows in any order."""
+        call = node.this if isinstance(node, exp.WithinGroup) else None
+        return isinstance(call, exp.Anonymous) and self._context.catalog.function(call.name) is not None
+
     def _other(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Select):
+            written = node
+            plain = with_aliases_read(written, self._columns.__contains__, self._given, self._aggregates)
+            node = without_grouping(plain)
+            node.parent = written.parent
         copy = with_children_changed(node, self.of)
         if isinstance(node, exp.Select):
             hint = node.args.get("hint")
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
+            group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+        if isinstance(copy, exp.Window):
+            window_in_words_of_spark(copy, self._context)
         return copy
+
+    def _membership(self, node: exp.In, query: exp.Expr) -> exp.Expr:
+        cases = [] if self._memberships.is_condition(node) else self._memberships.unknown(node, query)
+        rows = self.of(query)
+        if isinstance(query, exp.Values):
+            # Spark takes VALUES after IN for a function, and so FROM ( … ) without a name after it.
+            rows = exp.select("*").from_(exp.alias_(rows, "listed", table=True))
+        membership = exp.In(this=self.of(node.this), query=_in_parentheses(rows))
+        return with_unknown(membership, cases) if cases else membership
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
         try:
@@ -299,6 +379,7 @@ class _Respelling:
 
     def _aggregate(self, call: exp.Expr) -> exp.Expr:
         """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
+        check_aggregate_order(call, self._context)
         plain = _plain(call)
         copy = with_children_changed(plain, self.of)
         wrappers: list[exp.Expr] = []
@@ -314,7 +395,7 @@ class _Respelling:
         return copy if child is inner else self.of(child)
 
     def _join(self, join: exp.Join) -> exp.Expr:
-        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL, ASOF JOIN as a subquery behind it."""
+        """UNNEST and LATERAL TABLE as a generator of Spark's after LATERAL, ASOF JOIN as a subquery after it."""
         if is_asof(join):
             return self._asof(join)
         right = join.this
@@ -357,6 +438,28 @@ class _Respelling:
             return exp.Table(this=exp.Anonymous(this="INLINE", expressions=[self.of(call)]), alias=_named(alias))
         return None if isinstance(call, exp.Query) else exp.Table(this=self.of(call), alias=_named(alias))
 
+    def _source(self, node: exp.Expr) -> exp.Expr:
+        """FROM that starts with a generator, and a table that is one."""
+        match node:
+            case exp.From(this=exp.Lateral(this=exp.Subquery() as query) as source):
+                return exp.From(this=with_args(self.of(query), alias=source.args.get("alias")))
+            case exp.From(this=exp.Unnest() | exp.Lateral() as source) if (made := self._generator(source)) is not None:
+                return exp.From(this=made)
+            case exp.Table(this=exp.Func()) if (made := self._called(node)) is not None:
+                return made
+        return self._other(node)
+
+    def _called(self, table: exp.Table) -> exp.Expr | None:
+        """TABLE(f(x)) of a generator, and a table function of the user's, in FROM."""
+        call = without_table(table.this)
+        user = self._context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if call is table.this and (user is None or user.kind is not FunctionKind.TABLE):
+            return None
+        return self._generator(exp.Lateral(this=table.this, alias=table.args.get("alias")))
+
+    def _aggregates(self, node: exp.Expr) -> bool:
+        return aggregate_name(node, self._context.catalog) is not None
+
     def _unnest(self, unnest: exp.Unnest) -> exp.Expr:
         """Elements of an array, members of its structs or entries of a map; the position is counted from 1."""
         if len(unnest.expressions) > 1:
@@ -380,6 +483,17 @@ class _Respelling:
         row = exp.Anonymous(this="STRUCT", expressions=shown)
         rows = exp.Anonymous(this="TRANSFORM", expressions=[values, exp.Lambda(this=row, expressions=[element, index])])
         return exp.Anonymous(this="INLINE", expressions=[rows])
+
+
+def _refused_feature(node: exp.Expr) -> str | None:
+    match node:
+        case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
+            return "quantified"
+        case exp.Placeholder() | exp.SessionParameter():
+            return "parameter"
+        case exp.Limit(parent=exp.Func()):
+            return "aggregate limit"
+    return None
 
 
 def _keeps_or_drops(join: exp.Join) -> bool:

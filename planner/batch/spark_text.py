@@ -1,4 +1,5 @@
-"""A query as Spark SQL reads it, and where each part of that text stands in the script.
+"""A query over finished data for Spark: the tables that it reads, its text as Spark SQL, and where each part of that
+text stands in the script.
 
 Spark locates errors by a range of the text that it was given. While the text is generated, each part that has a span in
 the script is enclosed in marks; then the marks are removed, and the range between them is stored with the span.
@@ -8,18 +9,218 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 from sqlglot import exp, transforms
 from sqlglot.generators.spark import SparkGenerator
 
-from sqlstream.errors import Span
+from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.dialect import WithTimeGenerator, member_sql
+from sqlstream.grammar.nodes import TableArgument
 from sqlstream.grammar.spans import is_marked, span_of
-from sqlstream.planner.batch.inputs import VIEW
+from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
+from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.hints import with_hinted_options
+from sqlstream.planner.binder.lookups import is_time_travel
+from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, with_children_changed
+from sqlstream.planner.fields import field_of, shown_name
+from sqlstream.planner.suggestions import did_you_mean
+
+# --- the tables that a query reads, and a copy of the query in which Spark finds them -------------------------
+# A table is read as a temporary view of Spark whose name no other session uses, a view of the catalog as its query.
+# Names of WITH are the same in the copy: scopes in Spark are the same.
+
+
+VIEW = "of_view"
+"""Metadata of the nodes of a view's query: their places are in the view's text."""
+
+_KEPT = ("joins", "laterals", "pivots", "sample")
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table of a query. ``at`` is where it is named first, in the text of ``view`` where that is one."""
+
+    table: Table
+    at: exp.Expr
+    view: View | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """``query`` names tables as Spark does. ``inputs`` are its tables, each once, ``views`` those it goes through."""
+
+    query: exp.Expr
+    inputs: tuple[Input, ...]
+    views: tuple[View, ...]
+
+
+@on_deep_stack
+def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
+    """``named`` gives the name that Spark has for a table; ``dynamic``: hints may change options. BindError SS202 for
+    names that nobody knows, SS222 for a view that refers to itself."""
+    names = _Resolver(catalog, named, dynamic)
+    return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))
+
+
+class _Resolver:
+    def __init__(self, catalog: Catalog, named: Callable[[Table], str], dynamic: bool) -> None:
+        self._catalog = catalog
+        self._named = named
+        self._dynamic = dynamic
+        self._inside: tuple[View, ...] = ()
+        self.inputs: dict[str, Input] = {}
+        self.views: dict[str, View] = {}
+
+    def resolved(self, node: exp.Expr, names: frozenset[str]) -> exp.Expr:
+        """A copy; ``names`` are those of the queries of WITH around it, in lower case."""
+        given = node.args.get("with_")
+        if given is None:
+            return self._of(node, lambda child: self.resolved(child, names), names)
+        changed = exp.With(recursive=given.args.get("recursive"))
+        for cte in given.expressions:
+            name = cte.alias.casefold()
+            inside = names | {name} if given.args.get("recursive") else names
+            changed.append("expressions", with_children_changed(cte, partial(self.resolved, names=inside)))
+            names = names | {name}
+        return self._of(node, lambda child: changed if child is given else self.resolved(child, names), names)
+
+    def _of(self, node: exp.Expr, change: Callable[[exp.Expr], exp.Expr], names: frozenset[str]) -> exp.Expr:
+        copy = with_children_changed(node, change)
+        if self._inside:
+            copy.meta[VIEW] = self._inside[-1].name
+        if isinstance(node, exp.Select):
+            copy.set(
+                "expressions",
+                [_named_as_written(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)],
+            )
+        function = table_function_of(node) if isinstance(node, exp.Table) else None
+        if function is not None:  # of a stream, which Spark does not see: its tables are inputs all the same
+            for argument in function.arguments:
+                if isinstance(argument.value, TableArgument):
+                    self.resolved(argument.value.source, names)
+        if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            return copy
+        name = ".".join(identifier.name for identifier in node.parts)
+        return copy if name.casefold() in names else self._relation(name, node, copy)
+
+    def _relation(self, name: str, node: exp.Table, copy: exp.Expr) -> exp.Expr:
+        relation = self._catalog.relation(name)
+        if relation is None:
+            names = self._catalog.relation_names()
+            hint = did_you_mean(name, names, "tables and views") or "Create it with CREATE TABLE."
+            raise self._located(bind_error("SS202", f'table or view "{name}" does not exist', node.this, hint))
+        if isinstance(relation, View):
+            return self._view(relation, node, copy)
+        relation = self._optioned(relation, node)
+        inside = self._inside[-1] if self._inside else None
+        if not is_time_travel(node):  # else it is looked up, not read
+            self.inputs.setdefault(relation.name.casefold(), Input(relation, node, inside))
+        if not node.alias:
+            copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        own = exp.to_identifier(self._named(relation), quoted=True)
+        own.meta.update(node.this.meta)
+        for key, value in (("this", own), ("db", None), ("catalog", None), (ARG, None)):
+            copy.set(key, value)
+        return copy
+
+    def _optioned(self, table: Table, node: exp.Table) -> Table:
+        """The table with the options of its hint. One with other options is another table, with a name of its own."""
+        hint = table_clauses_of(node).hint
+        if hint is None:
+            return table
+        changed = with_hinted_options(table, hint, self._catalog, self._dynamic)
+        same = [i.table for i in self.inputs.values() if i.table.options == changed.options]
+        if changed.options == table.options:
+            return table
+        others = [name for name in self.inputs if name.startswith(f"{table.name.casefold()} with other options")]
+        number = f" ({len(others) + 1})" if others else ""
+        name = next((t.name for t in same), f"{table.name} with other options{number}")
+        return replace(changed, name=name)
+
+    def _view(self, view: View, node: exp.Table, copy: exp.Expr) -> exp.Expr:
+        if view in self._inside:
+            raise self._located(bind_error("SS222", f'view "{view.name}" refers to itself', node))
+        self.views.setdefault(view.name.casefold(), view)
+        catalog = self._catalog
+        self._inside, self._catalog = (*self._inside, view), catalog.within(view.namespace)
+        query = self.resolved(view.query, frozenset())
+        self._inside, self._catalog = self._inside[:-1], catalog
+        given = node.args.get("alias")
+        renamed = given.columns if given is not None and given.columns else view.columns
+        columns = [c.copy() if isinstance(c, exp.Expr) else exp.to_identifier(c, quoted=True) for c in renamed]
+        alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True), columns=columns)
+        subquery = exp.Subquery(this=query, alias=alias)
+        for key in _KEPT:
+            subquery.set(key, copy.args.get(key))
+        return subquery
+
+    def _located(self, error: SqlStreamError) -> SqlStreamError:
+        """The error with the text that its places are in, where that is the one of a view."""
+        if not self._inside:
+            return error
+        view = self._inside[-1]
+        where = f'In view "{view.name}".'
+        return SqlStreamError.of(replace(d, detail=where, source=view.text or None) for d in error.diagnostics)
+
+
+def _named_as_written(resolved: exp.Expr, written: exp.Expr) -> exp.Expr:
+    """A column of a select list that has a subquery, under the name that its text gives it: of tables as users do."""
+    if isinstance(written, exp.Alias | exp.Aliases) or not has_subquery(written):
+        return resolved
+    return exp.Alias(this=resolved, alias=exp.to_identifier(shown_name(written), quoted=True))
+
+
+# --- conditions that a source may check -----------------------------------------------------------------------
+
+
+_PRESERVED = ("", "LEFT")
+
+
+def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
+    """Conjuncts of WHERE over columns of the table alone, which Spark calls ``name``, where the query names it once.
+
+    UNSAFE after an outer join that fills the table's columns with NULL: WHERE sees these.
+    """
+    named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
+    select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
+    where = select.args.get("where") if select is not None else None
+    if select is None or where is None or not _is_kept(named[0], select):
+        return []
+    columns = {c.name.casefold(): c.name for c in table.physical_columns}
+    alone = not (select.args.get("joins") or select.args.get("laterals"))
+    alias = named[0].alias_or_name.casefold()
+    own_conditions = (_over(conjunct, alias, columns, alone) for conjunct in conjuncts(where.this))
+    return [condition for condition in own_conditions if condition is not None]
+
+
+def _is_kept(table: exp.Table, select: exp.Select) -> bool:
+    joins = select.args.get("joins") or []
+    sides = [(join.args.get("side") or "").upper() for join in joins]
+    if table.parent is select.args.get("from_"):
+        return all(side in _PRESERVED for side in sides) and not table.args.get("joins")
+    return table.parent in joins and not any(sides) and not table.args.get("joins")
+
+
+def _over(condition: exp.Expression, alias: str, columns: dict[str, str], alone: bool) -> exp.Expression | None:
+    """The condition over the table's fields; None where it is about anything else."""
+    if has_subquery(condition) or not is_repeatable(condition):
+        return None
+    copy = condition.copy()
+    for column in list(copy.find_all(exp.Column)):
+        own = column.table.casefold() == alias or (alone and not column.table)
+        if not own or len(column.parts) > 2 or column.name.casefold() not in columns:
+            return None
+        field = field_of(columns[column.name.casefold()])
+        if column is copy:
+            return as_expression(field)
+        column.replace(field)
+    return as_expression(copy)
+
 
 _BEGIN, _NAMED, _END = "\ue000", "\ue001", "\ue002"
 _MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
@@ -102,7 +303,7 @@ class _SparkSql(WithTimeGenerator):
     """What Spark 4 has itself is not written in other words."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
-    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma after the rows would go on with them
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError
+from sqlstream.errors import BindError, Diagnostic
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.functions.result_types import incompatible
@@ -18,17 +18,20 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside, parts_of, steps_of
-from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
+from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
-from sqlstream.planner.binder.respelling import COLLECTING, spelled_out
-from sqlstream.planner.catalog import Catalog, Table, TimeDomain
-from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, subquery_of_in
+from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
+from sqlstream.planner.binder.respelling import all_spelled_out, spelled_out
+from sqlstream.planner.binder.subqueries import MOST_NULLABLE
+from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
+from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS
+from sqlstream.planner.operators.over import NUMBERS, PLACES
 from sqlstream.planner.type_inference import Types, call_arguments
+from sqlstream.planner.unsupported import FEATURES
 from sqlstream.types import UNKNOWN
 from sqlstream.udfs.joins import JoinKind
 
@@ -37,8 +40,23 @@ WHOLE_TABLE = "a table that a stream looks up only"
 WITH_SAME_NAMES = frozenset({ORDER, WHOLE_TABLE})
 """Gaps that change neither the columns of a query nor their types."""
 
+_FEATURES = (
+    "join", "kind of join", "over", "over here", "over function", "subquery", "correlated subquery",
+    "subquery of rows", "pivot", "sample", "recursive", "process function",
+)  # fmt: skip
+_CODES = frozenset(
+    {FEATURES[name].code for name in _FEATURES}
+    | {"SS217", "SS220", "SS250", "SS291", "SS292", "SS293", "SS506", "SS642", "SS651"}
+)
+_NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "over frame"))
+
+
+def refused_by_streams_alone(mistake: Diagnostic) -> bool:
+    """Whether the binder of streams refuses what Spark SQL executes, and finds no mistake."""
+    return mistake.code in _CODES and not mistake.message.startswith(_NOWHERE)
+
+
 _SORTS = ("sort", "distribute", "cluster")
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
 @on_deep_stack
@@ -91,7 +109,7 @@ class _Gaps(Scopes):
         if not is_ordered(query):
             return
         order, limit, offset = (query.args.get(key) for key in ("order", "limit", "offset"))
-        is_counted = is_row_count(limit, 1) and is_row_count(offset, 0) and (limit is not None or offset is None)
+        is_counted = is_row_count(limit, 0) and is_row_count(offset, 0) and (limit is not None or offset is None)
         if not is_counted or (limit is None and (order is None or not self._is_in_time(query, order, queries, around))):
             yield ORDER
         if order is not None and not isinstance(query, exp.Select):
@@ -144,8 +162,6 @@ class _Gaps(Scopes):
             yield from self._expression(expression, scope, queries)
         if any(list(_windows(part)) for place in ("where", "having", "group") for part in parts_of(select, place)):
             yield "OVER outside of the select list"
-        if any(isinstance(key.unnest(), exp.Query) for key in parts_of(select, "group")):
-            yield "GROUP BY a subquery"
 
     def _conditions(self, whole: exp.Expr, scope: Scope, queries: Queries) -> Iterator[str]:
         for condition in conjuncts(whole):
@@ -170,10 +186,12 @@ class _Gaps(Scopes):
                 return
             case exp.In() if (listed := subquery_of_in(node)) is not None:
                 yield from self._expression(node.this, scope, queries)
-                if isinstance(node.this.unnest(), exp.Tuple) and not _null_is_false(expression):
+                if len(node.this.unnest().expressions) > MOST_NULLABLE and not _null_is_false(expression):
                     yield "a subquery of rows"
                 yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
                 return
+            case exp.Array() if any(isinstance(element, exp.Query) for element in node.expressions):
+                return  # no mode executes it
             case exp.Query():
                 yield from self._subquery(node, scope, queries, as_value=True)
                 return
@@ -190,20 +208,12 @@ class _Gaps(Scopes):
                 yield "OVER in an aggregate"
             case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is BuiltinKind.GENERATOR:
                 yield "a subquery of UNNEST"
-            case exp.Kwarg(parent=exp.Expr() as call):
-                is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
-                if not is_of_user and not takes_named_arguments(call):
-                    yield "a named argument"
-            case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
-                yield "ANY or ALL of an array"
-            case exp.Anonymous() if node.name.upper() == "ALL":
-                yield "ANY or ALL of an array"
 
     # --- OVER ---------------------------------------------------------------------------------------------------
 
     def _window(self, window: exp.Expr, select: exp.Select, scope: Scope) -> Iterator[str]:
         spec, call = _specification(window, select), window.this
-        called = spark_name(call) or type(call).__name__.lower()
+        called = name_of(without_treatment(call)[0])
         order, frame = spec.args.get("order"), spec.args.get("spec")
         if called in NUMBERS and not call_arguments(call):
             if order is None:
@@ -215,21 +225,14 @@ class _Gaps(Scopes):
         ascends = first is not None and not first.args.get("desc")
         if time is TimeDomain.PROCESSING and not ascends:
             yield "OVER in the reverse order of processing time"
-        if self._is_refused_over(call, called):
+        if kind_of(called) is BuiltinKind.WINDOW and called not in POSITIONAL:
             yield f"{called.upper()} with OVER"
-        if frame is not None and (_word(frame, "kind") not in ("ROWS", "RANGE") or frame.args.get("exclude")):
-            yield "a frame of groups"
-        of_all_before = frame is None or (_word(frame, "start") == "UNBOUNDED" and not _is_endless(frame))
-        if called == NTH and of_all_before and time is not None and ascends:
-            yield "NTH_VALUE of all rows before"
-
-    def _is_refused_over(self, call: exp.Expr, called: str) -> bool:
-        """Whether a function is not executed over a frame."""
-        if aggregate_name(call, self._catalog) is not None:
-            return called in COLLECTING
-        return isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or (
-            called not in NUMBERS | SHIFTS | {NTH} and kind_of(called) is BuiltinKind.WINDOW
-        )
+        if (
+            time is TimeDomain.PROCESSING
+            and ascends
+            and (called in PLACES or (frame is not None and _is_endless(frame)))
+        ):
+            yield "OVER of all rows in the order of processing time"
 
     # --- FROM ---------------------------------------------------------------------------------------------------
 
@@ -237,7 +240,7 @@ class _Gaps(Scopes):
         start = select.args.get("from_")
         if start is None:
             return
-        yield from self._source(start.this, queries, scope.around, is_first=True)
+        yield from self._source(start.this, queries, scope.around)
         seen = Scope(scope.around, self.sources_of(start.this, queries, scope.around))
         for step in steps_of(start.this, select):
             if isinstance(step, exp.Join):
@@ -246,9 +249,7 @@ class _Gaps(Scopes):
             elif has_subquery(step.this):  # of LATERAL VIEW
                 yield "a subquery of UNNEST"
 
-    def _source(
-        self, source: exp.Expr, queries: Queries, around: Scope | None, *, is_first: bool = False
-    ) -> Iterator[str]:
+    def _source(self, source: exp.Expr, queries: Queries, around: Scope | None) -> Iterator[str]:
         match source:
             case exp.Table():
                 yield from self._table(source)
@@ -259,8 +260,6 @@ class _Gaps(Scopes):
                 yield from self.of_query(source.this, self.with_queries(source, queries, around), around)
             case exp.Values():
                 yield from self._values(source)
-            case exp.Unnest() | exp.Lateral() if is_first:
-                yield "UNNEST without a table before it"
         yield from self._sample(source)
 
     def _sample(self, source: exp.Expr) -> Iterator[str]:
@@ -273,13 +272,23 @@ class _Gaps(Scopes):
             yield "a sample of rows that change"
 
     def _table(self, source: exp.Table) -> Iterator[str]:
-        if table_function_of(source) is None and not isinstance(source.this, exp.Identifier):
+        call = source.this
+        if table_function_of(source) is None and not isinstance(call, exp.Identifier) and not self._gives_rows(call):
             yield "a function without a table before it"
         table = self._tables.get(source.name)
         if table is not None and table.option("role") == "lookup":
             yield "a table that is declared for lookups"
         elif table is not None and not self._is_source(table):
             yield WHOLE_TABLE
+
+    def _gives_rows(self, call: exp.Expr) -> bool:
+        """Whether a call is a generator or a table function, also in TABLE(…)."""
+        if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
+            call = call.expressions[0]
+        user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if user is not None:
+            return user.kind is FunctionKind.TABLE
+        return isinstance(call, exp.Func) and kind_of(spark_name(call) or "") is BuiltinKind.GENERATOR
 
     def _changes(self, query: exp.Expr) -> bool:
         """Whether a query may update or delete rows that it has given."""
@@ -297,7 +306,7 @@ class _Gaps(Scopes):
                 yield from self._lateral(join, left, queries)
                 return
             case exp.Unnest() | exp.Lateral():
-                if not _takes_rows_of_left(join):
+                if not _takes_rows_of_left(join) or (join.args.get("on") is not None and not self._is_in_rows(join)):
                     yield "UNNEST with a condition"
                 if has_subquery(right):
                     yield "a subquery of UNNEST"
@@ -317,8 +326,19 @@ class _Gaps(Scopes):
             return
         both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
-        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(on, left, both, kind):
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both, kind):
             yield "a condition of rows of both sides"
+
+    def _is_in_rows(self, join: exp.Join) -> bool:
+        """Whether the condition of a join with a generator is evaluated where its rows are made."""
+        on, right = join.args["on"], join.this
+        if has_subquery(on):
+            return False
+        if join.text("side").upper() != "LEFT" or isinstance(right, exp.Unnest) or _is_true(on):
+            return is_repeatable(on) or join.text("side").upper() != "LEFT" or _is_true(on)
+        call = right.this.expressions[0] if right.this.name.upper() == "TABLE" else right.this
+        user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        return is_repeatable(on) and (user is not None or spark_name(call) in ("explode", "posexplode", "inline"))
 
     def _decided(self, on: exp.Expr, left: Scope, both: Scope, kind: JoinKind | None) -> bool:
         """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
@@ -353,17 +373,13 @@ class _Gaps(Scopes):
     def _lateral(self, join: exp.Join, left: Scope, queries: Queries) -> Iterator[str]:
         select = join.this.this.unnest()
         if not _takes_rows_of_left(join):
-            yield "LATERAL with a condition"
+            yield "LATERAL of the rows on its right"
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
             return
-        limit, offset = select.args.get("limit"), select.args.get("offset")
-        is_cut = limit is not None or offset is not None
-        if is_cut and (limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0)):
-            yield "LATERAL with a computed LIMIT"
-        if is_cut and select.args.get("distinct"):
-            yield "LATERAL with DISTINCT and LIMIT"
-        yield from self._subquery(select, left, queries, sorts=False, as_value=is_cut)
+        if (select.args.get("limit") or select.args.get("offset")) and not _is_limited(select):
+            yield ORDER
+        yield from self._subquery(select, left, queries, sorts=False)
 
     # --- subqueries ---------------------------------------------------------------------------------------------
 
@@ -393,32 +409,22 @@ class _Gaps(Scopes):
             if self._reads_around(plain, queries, around):
                 yield "a subquery that reads the query around it"
             return
-        is_ordered_here = sorts and is_ordered(plain)
-        yield from self._correlated(plain, around, queries, is_set, as_value, simple=not is_ordered_here)
+        yield from self._correlated(plain, around, queries, sorts and is_ordered(plain))
 
-    def _correlated(
-        self, select: exp.Select, around: Scope, queries: Queries, is_set: bool, as_value: bool, simple: bool
-    ) -> Iterator[str]:
-        """Of columns of the query right around a subquery: its WHERE may compare them, most of all by equalities."""
+    def _correlated(self, select: exp.Select, around: Scope, queries: Queries, is_sorted: bool) -> Iterator[str]:
+        """Of columns of the query right around a subquery, and of those further outside that name their table."""
         inside = self.scope_of(select, self.with_queries(select, queries, around), around)
-        conditions = [condition for where in parts_of(select, "where") for condition in conjuncts(where)]
-        reading = [c for c in conditions if any(map(inside.is_outer, columns_outside(c)))]
-        others = [child for child in select.iter_expressions() if child.arg_key not in ("where", "with_")]
-        elsewhere = any(inside.is_outer(column) for child in others for column in columns_outside(child))
-        far = any((inside.level(column) or 0) > 1 for condition in reading for column in columns_outside(condition))
-        if elsewhere or far or (reading and (not simple or select.args.get("with_"))):
-            yield "a subquery that reads the query around it"
-        if not reading:
-            return
-        aggregates = self.is_aggregation(select)
-        divided = aggregates or (select.args.get("distinct") is not None and not is_set)
-        keyed = True
-        for condition in reading:
-            if has_subquery(condition):
-                yield "a subquery that reads the query around it"
-            elif not _is_key(condition, inside):
-                keyed = False
-        if (not keyed and (divided or as_value)) or not _may_read(select, aggregates):
+        read = {
+            child.arg_key: [column for column in columns_outside(child) if inside.is_outer(column)]
+            for child in select.iter_expressions()
+            if child.arg_key != "with_"
+        }
+        outer = [column for columns in read.values() for column in columns]
+        of_from = any(read.get(key) for key in ("from_", "joins", "laterals"))
+        far = any((inside.level(column) or 0) > 1 and not column.table for column in outer)
+        unlimited = is_sorted and not _is_limited(select)
+        no_groups = self.is_aggregation(select) and select.args.get("having") and not select.args.get("group")
+        if outer and (of_from or far or unlimited or no_groups or select.args.get("with_")):
             yield "a subquery that reads the query around it"
 
     def _reads_around(self, query: exp.Expr, queries: Queries, around: Scope) -> bool:
@@ -455,7 +461,7 @@ def _windows(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _specification(window: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The parentheses behind OVER, or those that WINDOW defines under a name."""
+    """The parentheses after OVER, or those that WINDOW defines under a name."""
     alias = window.args.get("alias")
     if alias is None:
         return window
@@ -472,11 +478,22 @@ def _is_endless(frame: exp.Expr) -> bool:
 
 
 def _takes_rows_of_left(join: exp.Join) -> bool:
-    """Whether it is JOIN, CROSS JOIN or LEFT JOIN … ON TRUE."""
-    condition = join.args.get("on")
-    is_true = condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+    """Whether it is JOIN, CROSS JOIN or LEFT JOIN."""
     kinds = ("", "CROSS", "INNER", "OUTER")
-    return is_true and join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
+    return join.text("side").upper() in ("", "LEFT") and join.text("kind").upper() in kinds
+
+
+def _is_true(condition: exp.Expr) -> bool:
+    return isinstance(condition, exp.Boolean) and bool(condition.this)
+
+
+def _is_limited(select: exp.Select) -> bool:
+    """Whether a subquery has a LIMIT of so many rows, with DISTINCT by columns that it selects."""
+    order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
+    if limit is None or not is_row_count(limit, 1) or not is_row_count(offset, 0):
+        return False
+    shown = [column.unalias() for column in select.expressions]
+    return not select.args.get("distinct") or order is None or all(by.this in shown for by in order.expressions)
 
 
 def _null_is_false(node: exp.Expr) -> bool:
@@ -485,25 +502,3 @@ def _null_is_false(node: exp.Expr) -> bool:
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
     return isinstance(around, exp.Where) or around is None
-
-
-def _is_key(condition: exp.Expr, inside: Scope) -> bool:
-    """Whether a condition reads the query around alone, or says that a value of each is equal."""
-    plain = condition.unnest()
-    if all(inside.is_outer(column) for column in plain.find_all(exp.Column)):
-        return True
-    if not isinstance(plain, exp.EQ | exp.NullSafeEQ):
-        return False
-    reads = [{inside.is_outer(column) for column in side.find_all(exp.Column)} for side in (plain.left, plain.right)]
-    return {True} in reads and {False} in reads
-
-
-def _may_read(select: exp.Select, aggregates: bool) -> bool:
-    """Whether a subquery of this form may read the query around it."""
-    group = select.args.get("group")
-    if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
-        return False
-    if select.args.get("having") and not group:
-        return False
-    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
-    return not (aggregates and sets)

@@ -11,9 +11,8 @@ from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.durations import readable
 from sqlstream.planner.fields import Field, UniqueNames
-from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.intervals import interval_ms, readable
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project
 from sqlstream.planner.operators.barriers import AlignBarriers

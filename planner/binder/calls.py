@@ -11,8 +11,10 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, is_aggregate, kind_of
 from sqlstream.grammar import parse_query
-from sqlstream.grammar.json_calls import JsonCall
+from sqlstream.grammar.calls import JsonCall
 from sqlstream.grammar.spans import mark, mark_as, span_of
+from sqlstream.planner.aggregate_calls import call_parts
+from sqlstream.planner.aggregate_order import is_orderable
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.expressions import as_expression, own_expressions, rewritten, with_children_changed
@@ -35,6 +37,10 @@ SPARK_WINDOWS = frozenset({"window", "session_window"})
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
+
+NO_ORDER = "SS641"
+UNORDERED = ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")
+"""Types whose values have no order."""
 
 # Aggregates that need a number; Spark would cast a string silently.
 _NUMERIC = frozenset({
@@ -155,20 +161,68 @@ def _check_count(node: exp.Expr, name: str, context: Context) -> None:
         context.wrong("SS207", f'function "{name}" takes {function.arity_in_words}, not {count}', node)
 
 
+_ORDERED_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg", "json_arrayagg"})
+
+
+def check_aggregate_order(call: exp.Expr, context: Context) -> None:
+    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP after it."""
+    if call.find(exp.WithinGroup) is None:
+        return
+    parts = call_parts(as_expression(call))
+    name = spark_name(parts.call) or parts.call.key
+    if kind_of(name) is None and context.catalog.function(name) is None:
+        return  # that is said of the function itself
+    if aggregate_name(parts.call, context.catalog) is None:
+        hint = "Only aggregates do, as ARRAY_AGG(x ORDER BY y)."
+        context.wrong("SS207", f'function "{name}" takes no ORDER BY', call, hint)
+        return
+    is_of_user = isinstance(parts.call, exp.Anonymous) and context.catalog.function(parts.call.name) is not None
+    if not is_of_user and not is_orderable(name):
+        distinct = "ARRAY_AGG(DISTINCT x ORDER BY x) sorts the distinct values."
+        hint = distinct if name == "collect_set" else "Leave it out: the result does not depend on the order of rows."
+        context.wrong("SS207", f'aggregate "{name}" takes no ORDER BY', call, hint)
+    elif parts.distinct and (is_of_user or name in _ORDERED_LISTS):
+        values = parts.values[:1] if name in _ORDERED_LISTS else parts.values
+        if not all(any(_is_same(as_expression(by.this), value) for value in values) for by in parts.order):
+            hint = f"Write {name.upper()}(DISTINCT x) WITHIN GROUP (ORDER BY x), or leave DISTINCT out."
+            message = f'aggregate "{name}" of DISTINCT values is ordered by these values only'
+            context.wrong("SS207", message, parts.order[0], hint)
+
+
+def _is_same(ordered: exp.Expr, value: exp.Expr) -> bool:
+    """Whether two expressions have one value; a value may be ordered by what it is cast from."""
+    value = value.this if isinstance(value, exp.Cast) and not isinstance(ordered, exp.Cast) else value
+    if not (isinstance(ordered, exp.Column) and isinstance(value, exp.Column)):
+        return ordered == value
+    tables = {column.table.casefold() for column in (ordered, value) if column.table}
+    return ordered.name.casefold() == value.name.casefold() and len(tables) < 2
+
+
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:
-    """Report SS206 where a bound aggregate needs a number and certainly gets none."""
+    """Report SS206 where a bound aggregate needs a number and certainly gets none, SS641 for an order that is none."""
+    types = Types(schema, context.catalog.function)
+    if call.find(exp.WithinGroup) is not None:
+        _check_order_types(call, types, context)
     inner = call.this if isinstance(call, AGGREGATE_WRAPPERS) else call
     name = spark_name(inner)
     if name not in _NUMERIC:
         return
     arguments = call_arguments(inner)
-    argument_type = Types(schema, context.catalog.function).of(arguments[0]) if arguments else None
+    argument_type = types.of(arguments[0]) if arguments else None
     if argument_type is None or argument_type.is_unknown or argument_type.is_numeric:
         return
     if argument_type.name in ("INTERVAL", "VOID"):
         return
     hint = "Convert it, as in CAST(x AS DOUBLE)." if argument_type.name == "STRING" else None
     context.wrong("SS206", f"{name.upper()} needs a number, not {argument_type}", call, hint)
+
+
+def _check_order_types(call: exp.Expr, types: Types, context: Context) -> None:
+    for ordered in call_parts(as_expression(call)).order:
+        kind = types.of(ordered.this).name
+        if kind in UNORDERED:
+            hint = "Order by a number, a text or a time, such as an element of it."
+            context.wrong(NO_ORDER, f"ORDER BY takes no values of type {kind}", ordered, hint)
 
 
 # --- named arguments ------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from sqlstream.planner.changes import NodeT, is_upsert, producer_of, rejected_ki
 from sqlstream.planner.fields import UniqueNames
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
-from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.operators.changelogs import Codes, FromChangelog, Normalize, ToChangelog
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
 
@@ -56,8 +55,10 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
     """The operator, waiting for final rows where it accepts no updates (``with_final_rows``).
 
     Reports SS325 where it does not accept the row kinds of an input. ``at`` is the syntax that needs each input, or one
-    for all of them.
+    for all of them. Over finished data nothing changes.
     """
+    if context.settings.any_order:
+        return node
     node = with_final_rows(node)
     for port, kinds in rejected_kinds(node):
         written = at[port] if len(at) > 1 else at[0]

@@ -1,106 +1,218 @@
-"""Subqueries that read columns of the query around them: those conditions of WHERE become conditions of a join.
+"""Subqueries that read columns of the query around them, as joins.
 
-What such a condition reads of the subquery is selected in addition, and grouped by where the subquery aggregates, as in
-Flink's SubQueryDecorrelator.
+Conditions of WHERE become conditions of the join: what they read of the subquery is selected in addition, and grouped
+by where the subquery aggregates, as in Flink's SubQueryDecorrelator. Any other subquery is computed for each
+combination of the values that it reads, which are joined into its FROM (Neumann and Kemper, "Unnesting Arbitrary
+Queries", 2015).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.joins import join_sides, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.expressions import conjunction, conjuncts, has_subquery, rewritten, with_args
+from sqlstream.planner.expressions import (
+    as_expression,
+    conjunction,
+    conjuncts,
+    has_subquery,
+    rewritten,
+    with_args,
+    with_children_changed,
+)
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
+from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.types import BIGINT, BOOLEAN
+from sqlstream.udfs.joins import JoinKind
 
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
-_GROUPED = "With aggregates and DISTINCT it may read columns of the query around it in equalities alone."
-_ABOVE = "With OVER, GROUPING SETS, or HAVING without GROUP BY it must not read columns of the query around it."
+_NO_GROUPS = "With HAVING and without GROUP BY it must not read columns of the query around it."
+_PLACE = ClauseContext("WHERE")
+
+
+@dataclass(frozen=True)
+class Limited:
+    """The LIMIT of a subquery: its first rows by ``order``, whose columns are the last ones that it selects. They are
+    numbered ``first`` to ``last``; ``at`` is the syntax that asks for them."""
+
+    order: tuple[exp.Expr, ...]
+    first: int
+    last: int
+    at: exp.Expr
+
+    @property
+    def is_nearest(self) -> bool:
+        """Whether one row is wanted, by the order of one value."""
+        return self.first == self.last == 1 and len(self.order) == 1
 
 
 @dataclass
 class Correlation:
     """What one subquery reads of the query ``around`` it, collected while the subquery is bound.
 
-    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used. ``conditions``
-    are as written, except that the expressions over the subquery, listed in ``selected``, are replaced by
-    ``reference``. ``keyed``: all conditions are equalities, or read only the query around. ``one_row``: it aggregates
-    without GROUP BY, and ``default`` is the value of its aggregate over no rows, None for NULL.
+    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used;
+    ``needs_keys``: its rows are joined on equalities alone; ``inner``: by a join that any condition may have.
+    ``conditions`` are as written, except that the expressions
+    over the subquery, listed in ``selected``, are replaced by ``reference``. ``keyed``: all conditions are equalities,
+    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``default`` is the value of its
+    aggregate over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
+    is not ``keyed``, of each row around.
     """
 
     around: Scope
     prefix: str
     is_set: bool
     lists: bool
+    needs_keys: bool = False
+    inner: bool = False
     conditions: list[exp.Expr] = field(default_factory=list)
     selected: list[exp.Expr] = field(default_factory=list)
     keyed: bool = True
     one_row: bool = False
     default: exp.Expr | None = None
+    limited: Limited | None = None
 
     def reference(self, name: str) -> exp.Column:
         """The name by which conditions refer to the subquery's results: ``key_0`` is the first of ``selected``."""
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
-    def split_where(
-        self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, catalog: Catalog
-    ) -> tuple[exp.Select, exp.Expr | None]:
-        """Takes the conditions that read the query around out of the subquery's WHERE. UnsupportedError SS308.
+    def split(
+        self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, context: Context
+    ) -> tuple[exp.Select, exp.Expr | None, Scope]:
+        """The subquery without what it reads of the query around: its SELECT, the rest of its WHERE, and its rows.
 
-        Returns the subquery, which selects what those conditions need of it, and the rest of WHERE.
+        Conditions of WHERE are taken out, and what they need of the subquery is selected and grouped by. Where it reads
+        the query around otherwise, its rows are first joined with the distinct values that it reads, by which it is
+        then divided. UnsupportedError SS308 for HAVING without GROUP BY.
         """
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
         if self.is_set:
             select = with_args(select, distinct=None)
-        if reading and not _may_read(select, aggregates):
-            raise unsupported.refusal("correlated subquery", span_of(reading[0]), _ABOVE)
-        window = clauses_of(select).window
-        divided = aggregates or select.args.get("distinct") is not None
-        for condition in reading:
-            self._take(condition, inside, divided=divided)
-        self.one_row = aggregates and not select.args.get("group") and not select.args.get("having") and window is None
+        outer = [*self._columns_around(select, conditions, inside)]
+        if outer and aggregates and select.args.get("having") and not select.args.get("group"):
+            raise unsupported.refusal("correlated subquery", span_of(outer[0]), _NO_GROUPS)
+        self.one_row = aggregates and not any(select.args.get(key) for key in ("group", "having"))
+        self.one_row = self.one_row and clauses_of(select).window is None
         if self.one_row and self.lists:
-            self.default = value_of_no_rows(select.expressions[0].unalias(), catalog)
+            self.default = value_of_no_rows(select.expressions[0].unalias(), context.catalog)
+        if self._is_direct(select, outer, reading, inside, aggregates, context):
+            for condition in reading:
+                self._take(condition, inside)
+        elif outer:
+            reading = [c for c in reading if not has_subquery(c)]
+            inside = self._joined_with_values(outer, reading, inside, context)
+            select = _divided_over(select, self.selected)
         own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
         select = with_args(select, expressions=[*map(_named, own), *(s.copy() for s in self.selected)])
         if aggregates and self.selected:
-            keys = select.args["group"].expressions if select.args.get("group") else []
-            select.set("group", exp.Group(expressions=[*keys, *(s.copy() for s in self.selected)]))
+            select.set("group", _with_keys(select.args.get("group"), self.selected))
         if not reading:
-            return select, where
-        correlated = set(map(id, reading))
-        rest = [c for c in conditions if id(c) not in correlated]
-        return select, conjunction(rest) if rest else None
+            return select, where, inside
+        taken = set(map(id, reading))
+        rest = [c for c in conditions if id(c) not in taken]
+        return select, conjunction(rest) if rest else None, inside
 
-    def _take(self, condition: exp.Expr, inside: Scope, *, divided: bool) -> None:
+    # --- conditions as those of the join ------------------------------------------------------------------------
+
+    def _is_direct(
+        self,
+        select: exp.Select,
+        outer: Sequence[exp.Column],
+        reading: Sequence[exp.Expr],
+        inside: Scope,
+        aggregates: bool,
+        context: Context,
+    ) -> bool:
+        """Whether conditions of WHERE are all that reads the query around, and can be conditions of a join."""
+        in_conditions = {id(column) for condition in reading for column in _columns(condition)}
+        if any(id(column) not in in_conditions for column in outer) or any(map(has_subquery, reading)):
+            return False
+        if reading and not _may_read(select, aggregates):
+            return False
+        loose = [condition for condition in reading if not self._is_key(condition, inside)]
+        if not loose:
+            return True
+        if aggregates or select.args.get("distinct") is not None:
+            return False
+        if self.limited is None:
+            return not self.needs_keys and (self.inner or all(self._is_decided(c, inside, context) for c in loose))
+        return not self.is_set and len(loose) == 1 and self._is_nearest(select, loose[0], inside, context)
+
+    def _is_key(self, condition: exp.Expr, inside: Scope) -> bool:
+        """Whether a condition reads the query around alone, or says that a value of each is equal."""
         plain = condition.unnest()
-        if has_subquery(plain):
-            detail = "The condition reads columns of the query around it, and has a subquery itself."
-            raise unsupported.refusal("correlated subquery", span_of(condition), detail)
+        if all(self._is_around(column, inside) for column in _columns(plain)):
+            return True
+        if not isinstance(plain, exp.EQ | exp.NullSafeEQ):
+            return False
+        reads = [{self._is_around(c, inside) for c in _columns(side)} for side in (plain.left, plain.right)]
+        return {True} in reads and {False} in reads
+
+    def _is_decided(self, condition: exp.Expr, inside: Scope, context: Context) -> bool:
+        """Whether kernels decide a condition on pairs of rows, as joins other than INNER need it."""
+        own: dict[str, exp.Expr] = {}
+
+        def bound(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if self._is_around(node, inside):
+                return self.around.resolve(node)
+            name = self.reference(f"own_{len(own)}").name
+            own[name] = inside.resolve(node)
+            return field_of(name)
+
+        pair, types = as_expression(rewritten(condition.unnest(), bound)), types_of(inside, context)
+        fields = tuple(Field(name, types.of(value)) for name, value in own.items())
+        try:
+            pair_condition(pair, self.around.node.schema, fields, context.catalog.function)
+        except BindError:
+            return False
+        return True
+
+    def _is_nearest(self, select: exp.Select, condition: exp.Expr, inside: Scope, context: Context) -> bool:
+        """Whether the wanted row is the nearest one of those that the condition allows: the newest that is not after a
+        row around, or the oldest that is not before it."""
+        plain = condition.unnest()
+        if self.limited is None or not self.limited.is_nearest or type(plain) not in NEWEST_FIRST:
+            return False
+        assert isinstance(plain, exp.Binary)
+        reads = [{self._is_around(c, inside) for c in _columns(side)} for side in (plain.left, plain.right)]
+        if reads not in ([{True}, {False}], [{False}, {True}]):
+            return False
+        own, (order,) = (plain.right if reads[1] == {False} else plain.left), self.limited.order
+        newest_first = NEWEST_FIRST[type(plain)] is (reads[1] == {False})
+        quiet = replace(context, problems={})
+        ordered = select.expressions[-1]
+        same = bind(own.unnest().copy(), inside, quiet, _PLACE) == bind(ordered.unnest().copy(), inside, quiet, _PLACE)
+        return same and not quiet.problems and bool(order.args.get("desc")) is newest_first
+
+    def _take(self, condition: exp.Expr, inside: Scope) -> None:
+        plain = condition.unnest()
         if all(self._is_around(c, inside) for c in plain.find_all(exp.Column)):
             self.conditions.append(condition)
             return
-        if isinstance(plain, exp.EQ | exp.NullSafeEQ):
+        if self._is_key(plain, inside):
+            assert isinstance(plain, exp.Binary)
             sides = [plain.left.unnest(), plain.right.unnest()]
-            reads = [{self._is_around(c, inside) for c in side.find_all(exp.Column)} for side in sides]
-            if {True} in reads and {False} in reads:
-                around, own = sides[reads.index({True})], sides[reads.index({False})]
-                self.conditions.append(type(plain)(this=around.copy(), expression=self._selected(own)))
-                return
-        if divided:
-            raise unsupported.refusal("correlated subquery", span_of(condition), _GROUPED)
+            around, own = sides if self._is_around(next(_columns(sides[0])), inside) else reversed(sides)
+            self.conditions.append(type(plain)(this=around.copy(), expression=self._selected(own)))
+            return
         self.keyed = False
         self.conditions.append(rewritten(plain, lambda node: self._over_both(node, inside)))
 
@@ -113,12 +225,111 @@ class Correlation:
             self.selected.append(value)
         return self.reference(f"key_{self.selected.index(value)}")
 
+    # --- columns of the query around ----------------------------------------------------------------------------
+
     def _reads_around(self, condition: exp.Expr, inside: Scope) -> bool:
         return any(self._is_around(column, inside) for column in _columns(condition))
 
     def _is_around(self, column: exp.Column, inside: Scope) -> bool:
         """Whether a column belongs to the query around. Names of the subquery's own FROM have precedence."""
         return not inside.knows(column) and self.around.knows(column)
+
+    def _columns_around(
+        self, select: exp.Select, conditions: Sequence[exp.Expr], inside: Scope
+    ) -> Iterator[exp.Column]:
+        """The columns of the query around that the subquery reads. Of its own subqueries those that name their table,
+        since the others may be columns of theirs."""
+        clauses = ("group", "having", "qualify", "windows")
+        parts = [*select.expressions, *conditions]
+        for key in clauses:
+            value = select.args.get(key)
+            parts += value if isinstance(value, list) else [value] if value is not None else []
+        for part in parts:
+            yield from (column for column in _columns(part) if self._is_around(column, inside))
+            for query in _queries(part):
+                own = {source.alias_or_name.casefold() for source in query.find_all(*_SOURCES)}
+                named = (c for c in query.find_all(exp.Column) if c.table and c.parts[0].name.casefold() not in own)
+                yield from (column for column in named if self._is_around(column, inside))
+
+    # --- the distinct values that the subquery reads ------------------------------------------------------------
+
+    def _joined_with_values(
+        self, outer: Sequence[exp.Column], reading: Sequence[exp.Expr], inside: Scope, context: Context
+    ) -> Scope:
+        """The rows of the subquery with the values of the query around for which they fulfil the conditions."""
+        values = with_distinct_fields(self._values_around(outer, inside, context), inside)
+        pairs = scope_of_both(inside, values)
+        bound = [bind_condition(condition, pairs, context, _PLACE) for condition in reading]
+        context.stop_if_wrong()
+        parts = [part for condition in bound for part in conjuncts(condition)]
+        return Scope(join_sides(inside, values, JoinKind.INNER, parts, outer[0], context), pairs.columns)
+
+    def _values_around(self, outer: Sequence[exp.Column], inside: Scope, context: Context) -> Scope:
+        """Each combination of the values that ``outer`` columns have, once, and the conditions that its own rows
+        fulfil."""
+        read: dict[str, Visible] = {}
+        for column in outer:
+            self.around.resolve(column)  # which raises where it is ambiguous
+            visible = self.around.visible_of(column)
+            assert visible is not None
+            read.setdefault(visible.field, visible)
+        node: Node = Project(self.around.node, tuple(replace(self.around.fields[f].as_item, time=None) for f in read))
+        if not any(key <= read.keys() for key in self.around.node.unique_keys):
+            node = GroupAggregate(node, tuple(read), ttl_ms=context.settings.state_ttl_ms)
+        columns: list[Visible] = []
+        for number, (name, visible) in enumerate(read.items()):
+            hidden = f"{self.prefix}_around_{number}"
+            columns.append(Visible(hidden, name, starred=False))
+            key = self._selected(exp.column(exp.to_identifier(hidden, quoted=True)))
+            table = exp.to_identifier(visible.table, quoted=True) if visible.table else None
+            written = exp.column(exp.to_identifier(visible.name, quoted=True), table=table)
+            equal = exp.NullSafeEQ if self.around.fields[name].nullable else exp.EQ
+            self.conditions.append(equal(this=written, expression=key))
+        for visible in self.around.columns:
+            if visible.field in read:
+                hides = visible.qualified or bool(inside.find(visible.name))
+                columns.append(replace(visible, starred=False, qualified=hides))
+        return Scope(node, tuple(columns))
+
+
+NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
+"""For a value of the query around, compared with one of the subquery: whether the nearest is the greatest of those."""
+
+_SOURCES = (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral)
+
+
+def _queries(expression: exp.Expr) -> list[exp.Expr]:
+    """The subqueries of an expression, without those inside of them."""
+    nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
+    return [node for node in nodes if isinstance(node, exp.Query)]
+
+
+def _with_keys(group: exp.Expr | None, keys: Sequence[exp.Expr]) -> exp.Group:
+    """GROUP BY with further keys, which are part of all of its grouping sets."""
+    written = group.args if group is not None else {}
+    changed = exp.Group(expressions=[*(written.get("expressions") or ()), *(key.copy() for key in keys)])
+    for key in ("grouping_sets", "cube", "rollup"):
+        changed.set(key, written.get(key))
+    return changed
+
+
+def _divided_over(select: exp.Select, keys: Sequence[exp.Expr]) -> exp.Select:
+    """The SELECT whose OVERs see the rows with the same ``keys``."""
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Query):
+            return node
+        changed = with_children_changed(node, value)
+        if isinstance(node, exp.Window) and not node.args.get("alias"):
+            partition = node.args.get("partition_by") or ()
+            changed.set("partition_by", [*partition, *(key.copy() for key in keys)])
+        return changed
+
+    args: dict[str, object] = {"expressions": [value(e) for e in select.expressions]}
+    for key in ("qualify", "windows"):
+        clause = select.args.get(key)
+        args[key] = [value(one) for one in clause] if isinstance(clause, list) else value(clause) if clause else None
+    return with_args(select, **args)
 
 
 def _named(column: exp.Expr) -> exp.Expr:
@@ -208,6 +419,8 @@ class SubqueryRows:
     @property
     def at_most_one(self) -> bool:
         """Whether the subquery gives at most one row for each row of the query around."""
+        if self.read.limited is not None and not self.read.keyed:
+            return True
         names = {field.name for field in self.keys}
         return any(key <= names for key in self.node.unique_keys)
 
@@ -242,6 +455,21 @@ class SubqueryRows:
             Project(node, (*(field.as_item for field in node.schema[: len(self.keys)]), nulls)), {"nulls": nulls.name}
         )
 
+    def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
+        """Each key and each of the values at the positions ``compared`` once, as ``value_0_{number}``, and in how many
+        of its rows all values at the positions ``among[i]`` are NULL, as ``nulls_{number}_{i}``."""
+        names = self._names()
+        checks = [_all_null(self.values[i] for i in nulls) for nulls in among if nulls]
+        flags = [Item(names.unique("is_null"), exp.Case().when(check, exp.true()), BOOLEAN) for check in checks]
+        counted = (field_of(flag.name) for flag in flags)
+        these = [next(counted) if nulls else exp.Star() for nulls in among]
+        counts = tuple(Item(names.unique("nulls"), exp.Count(this=this), BIGINT, False) for this in these)
+        keys = {**_numbered("key", self.keys), **{f"value_{i}_{number}": self.values[i].name for i in compared}}
+        below = extended(self.node, flags) if flags else self.node
+        node = GroupAggregate(below, tuple(dict.fromkeys(keys.values())), counts, ttl_ms=self.ttl_ms)
+        shown = {**keys, **{f"nulls_{number}_{i}": count.name for i, count in enumerate(counts)}}
+        return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
+
     def single(self) -> Scope:
         """Each key once, with one value and ``rows``, the number of its rows."""
         (value,), names = self.values, self._names()
@@ -265,6 +493,10 @@ class SubqueryRows:
             node,
             tuple(Visible(self.reference(n).name, f, starred=False) for n, f in names.items() if f in own),
         )
+
+
+def _all_null(values: Iterable[Field]) -> exp.Expr:
+    return exp.and_(*(exp.Is(this=field_of(value.name), expression=exp.Null()) for value in values), copy=False)
 
 
 def _numbered(name: str, fields: Iterable[Field]) -> dict[str, str]:

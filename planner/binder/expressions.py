@@ -12,12 +12,14 @@ from typing import Any
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.functions.builtin import Aggregate, NullTreatment
+from sqlstream.functions.catalogue import FUNCTIONS, aggregate_of
 from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
 from sqlstream.planner import intervals
-from sqlstream.planner.binder.calls import aggregate_name, check_call, expanded
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, check_call, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
@@ -89,6 +91,10 @@ def is_whole_number(value: object) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
+WRITTEN_NAME = "written_name"
+"""Metadata of a bound column: what the query calls it, which is another name than its field's where two are alike."""
+
+
 @dataclass(frozen=True)
 class _Binder:
     """``inside`` is the name of the aggregate around the expression, None outside of aggregates."""
@@ -110,8 +116,11 @@ class _Binder:
                 return self._interval(node)
             case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):
                 return self._wrong(quoted_name(node))
-        if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
-            self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
+        if isinstance(node, exp.Limit):
+            self.context.refuse("aggregate limit", node)
+            return exp.Null()
+        if isinstance(node, exp.Order) and not isinstance(node.parent, exp.WithinGroup):
+            self.context.refuse("syntax", node, "It is a second ORDER BY of the same aggregate.")
             return exp.Null()
         feature = _refused_feature(node)
         if feature is not None:
@@ -132,6 +141,7 @@ class _Binder:
         span = span_of(node)
         if span is not None:
             mark(as_expression(resolved), span.start, span.end)
+        resolved.meta[WRITTEN_NAME] = ".".join(part.name for part in node.parts)
         return resolved
 
     def _names_column(self, name: str) -> bool:
@@ -169,6 +179,9 @@ class _Binder:
         else:
             self._check_aggregate(node, name)
             bound = replace(self, inside=name)._children(node)
+        if isinstance(node, exp.WithinGroup):
+            check_aggregate_order(node, self.context)
+            wrong = wrong or len(self.context.problems) > mistakes
         if name is not None and not isinstance(node.parent, AGGREGATE_WRAPPERS):
             bound = with_null_treatment(bound, self.context)
         elif name is None and self.inside is None and isinstance(node, NULL_TREATMENTS):
@@ -203,6 +216,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
+        case exp.Query() if isinstance(node.parent, exp.Array):
+            return "array subquery"
         case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):
@@ -222,14 +237,14 @@ def _refused_feature(node: exp.Expr) -> str | None:
 
 NULL_TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)
 
-_TAKERS = frozenset({
-    "any_value", "array_agg", "collect_list", "collect_set", "first", "first_value", "last", "last_value",
-})  # fmt: skip
-
+_TREATMENTS: dict[NullTreatment, type[exp.Expression]] = {
+    NullTreatment.IGNORE: exp.IgnoreNulls,
+    NullTreatment.RESPECT: exp.RespectNulls,
+}
 NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
-    "array_agg": exp.RespectNulls,
-    "first_value": exp.IgnoreNulls,
-    "last_value": exp.IgnoreNulls,
+    name: _TREATMENTS[function.nulls]
+    for name, function in FUNCTIONS.items()
+    if isinstance(function, Aggregate) and function.nulls is not None and function.flink
 }
 """Flink's defaults, for the names that Flink has. FIRST, LAST and COLLECT_LIST behave as in Spark."""
 
@@ -242,7 +257,8 @@ def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
     """
     treatments = [node for node in call.walk() if isinstance(node, NULL_TREATMENTS)]
     name = spark_name(_plain_call(call))
-    if treatments and name not in _TAKERS:
+    aggregate = aggregate_of(name)
+    if treatments and (aggregate is None or aggregate.nulls is None):
         context.wrong(
             "SS207", f'aggregate "{name}" takes neither IGNORE NULLS nor RESPECT NULLS', treatments[0], _NULLS_HINT
         )
@@ -303,6 +319,8 @@ def _check_conditions(node: exp.Expr, types: Types, context: Context) -> None:
         case exp.Case() if node.this is None:
             for branch in node.args["ifs"]:
                 _check_condition("WHEN", branch.this, types, context)
+        case exp.Filter(expression=exp.Where(this=condition)):
+            _check_condition("FILTER", condition, types, context)
 
 
 def _check_distinct(node: exp.Distinct, types: Types, context: Context) -> None:
@@ -408,7 +426,7 @@ def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
 
 
 _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
-    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case), _check_conditions),
+    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case, exp.Filter), _check_conditions),
     (exp.Cast, _check_type),
     (exp.Cast, _check_cast),
     (exp.Distinct, _check_distinct),

@@ -20,17 +20,16 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Field
 from sqlstream.planner.firing import Accumulation, Firing, LateAction, LateData, PythonCall, Trigger
-from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.intervals import interval_ms, readable
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, Union
+from sqlstream.planner.operators.join import WindowJoin
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.windows import (

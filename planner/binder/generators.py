@@ -18,15 +18,15 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name, check_arity
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
-from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.expressions import as_expression, with_children_changed
+from sqlstream.planner.expressions import as_expression, is_repeatable, rewritten, with_children_changed
 from sqlstream.planner.fields import Field, UniqueNames, field_of, shown_name
 from sqlstream.planner.functions.calls import hint_for, spark_name
 from sqlstream.planner.nodes import Correlate, Filter
 from sqlstream.planner.suggestions import counted
-from sqlstream.planner.type_inference import call_arguments
+from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import INT, STRING, UNKNOWN, DataType
 
 GeneratedColumns = list[tuple[str, DataType]]
@@ -40,16 +40,23 @@ def table_call(source: exp.Expr, context: Context) -> exp.Expr:
             raise bind_error("SS207", f"UNNEST takes 1 argument, not {len(source.expressions)}", source)
         return source
     refuse_rest(source, ("this", "view", "outer", "alias", ARG), context)
-    call = source.this
+    if isinstance(source.this, exp.Query):
+        raise unsupported.refusal("join", span_of(source), "The subquery of LATERAL is a join with each row.")
+    return without_table(source.this)
+
+
+def without_table(call: exp.Expr) -> exp.Expression:
+    """The call inside TABLE(…), or the call itself."""
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
         return as_expression(call.expressions[0])
-    if isinstance(call, exp.Query):
-        raise unsupported.refusal("join", span_of(source), "The subquery of LATERAL is a join with each row.")
     return as_expression(call)
 
 
-def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context) -> Scope:
-    """The scope of each row with those that ``call`` gives for it, under the alias of ``source``."""
+def correlate(
+    source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, on: exp.Expr | None = None
+) -> Scope:
+    """The scope of each row with those that ``call`` gives for it, under the alias of ``source``, and for which ``on``
+    holds. SS301 for a condition of an outer join that is not evaluated where the rows are made."""
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
     position = source.args.get("offset")
@@ -58,7 +65,14 @@ def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, conte
         wanted.append(position.name)
     node, shown = generate(call, wanted, scope, outer, context)
     visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
-    return scope.with_columns(node, visible)
+    joined = scope.with_columns(node, visible)
+    if on is None:
+        return joined
+    condition = bind_condition(on, joined, context, ClauseContext("ON"))
+    context.stop_if_wrong()
+    if not node.outer:
+        return joined.over(Filter(node, condition))
+    return joined.over(_with_condition(node, condition, on, context))
 
 
 def is_generator(call: exp.Expr, context: Context) -> bool:
@@ -67,6 +81,12 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
         return False
     return kind_of(name) is BuiltinKind.GENERATOR
+
+
+def gives_rows(call: exp.Expr, context: Context) -> bool:
+    """Whether a call is a generator of Spark's, or a table function of the user's."""
+    function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+    return is_generator(call, context) if function is None else function.kind is FunctionKind.TABLE
 
 
 def generate(
@@ -199,6 +219,83 @@ def _stacked(arguments: list[exp.Expr], scope: Scope, context: Context) -> Gener
     values = arguments[1:]
     width = -(-len(values) // int(rows.name))
     return [(f"col{i}", type_in(scope, context, values[i])) for i in range(width)]
+
+
+# --- conditions of outer joins --------------------------------------------------------------------------------
+# A row none of whose generated rows fulfils the condition stays, with NULLs: so what is generated is filtered before it
+# becomes rows.
+
+_ELEMENT, _INDEX = "__element", "__index"
+_IN_ROWS = (
+    "ON of LEFT JOIN with UNNEST, EXPLODE, POSEXPLODE, INLINE and table functions in Python compares values without "
+    "random functions and calls of Python."
+)
+
+
+def _with_condition(node: Correlate, condition: exp.Expression, on: exp.Expr, context: Context) -> Correlate:
+    """The outer Correlate of those rows for which the condition holds."""
+    made = _elements(node, context) if is_repeatable(condition) else None
+    if made is None:
+        raise unsupported.refusal("join", span_of(on), _IN_ROWS)
+    holds = rewritten(condition, lambda c: made.values.get(c.name, c) if isinstance(c, exp.Column) else c)
+    filtered = _lambda_call("FILTER", made.array, holds, _ELEMENT)
+    explodes = made.whole and not isinstance(node.function, exp.Unnest)
+    call = exp.Explode(this=filtered) if explodes else exp.Unnest(expressions=[filtered])
+    return replace(node, function=as_expression(call))
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """An array with an element for each row that a generator makes, and the columns as ``values`` of an element, by
+    their fields. ``whole``: the element is the only column, also where it is a STRUCT."""
+
+    array: exp.Expr
+    values: dict[str, exp.Expr]
+    whole: bool
+
+
+def _elements(node: Correlate, context: Context) -> _Elements | None:
+    """None for generators of other values than arrays and maps."""
+    call, types = node.function, Types(node.input.schema, context.catalog.function)
+    name = "unnest" if isinstance(call, exp.Unnest) else spark_name(call)
+    function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+    if function is None and name not in ("unnest", "explode", "posexplode", "inline"):
+        return None
+    array = call if function is not None else (call_arguments(call) or call.expressions)[0]
+    kind = DataType("ARRAY", (function.returns,)) if function is not None else types.of(array)
+    if kind.name == "MAP":
+        array = exp.Anonymous(this="MAP_ENTRIES", expressions=[array])
+    numbered = name == "posexplode" or (isinstance(call, exp.Unnest) and bool(call.args.get("offset")))
+    members = ["key", "value"] if kind.name == "MAP" else _members_of_element(kind) if name != "explode" else []
+    names = [field.name for field in node.outputs]
+    element = exp.to_identifier(_ELEMENT, quoted=True)
+    if not numbered:
+        values = [_member(element, m) for m in members] or [element]
+        return _Elements(array, dict(zip(names, values, strict=True)), not members)
+    of_element = [_member(element, m) for m in members] if name != "posexplode" or kind.name == "MAP" else []
+    index = exp.to_identifier(_INDEX, quoted=True)
+    first = 0 if name == "posexplode" else 1
+    position = exp.Add(this=index, expression=exp.Literal.number(1)) if first else index
+    columns = [position, *(of_element or [element])] if name == "posexplode" else [*(of_element or [element]), position]
+    row = [part for n, value in zip(names, columns, strict=True) for part in (exp.Literal.string(n), value)]
+    struct = exp.Anonymous(this="NAMED_STRUCT", expressions=row)
+    rows = _lambda_call("TRANSFORM", array, struct, _ELEMENT, _INDEX)
+    return _Elements(rows, {n: _member(element, n) for n in names}, whole=False)
+
+
+def _members_of_element(kind: DataType) -> list[str]:
+    element = kind.args[0] if kind.name == "ARRAY" and kind.args else UNKNOWN
+    members = element.args if isinstance(element, DataType) and element.name == "STRUCT" else ()
+    return [str(member[0]) for member in members if isinstance(member, tuple)]
+
+
+def _member(element: exp.Identifier, name: str) -> exp.Expr:
+    return exp.Dot(this=element.copy(), expression=exp.to_identifier(name, quoted=True))
+
+
+def _lambda_call(function: str, array: exp.Expr, body: exp.Expr, *names: str) -> exp.Expr:
+    parameters = [exp.to_identifier(name, quoted=True) for name in names]
+    return exp.Anonymous(this=function, expressions=[array.copy(), exp.Lambda(this=body, expressions=parameters)])
 
 
 # --- PIVOT and UNPIVOT ----------------------------------------------------------------------------------------

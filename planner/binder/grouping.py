@@ -214,6 +214,14 @@ def _window(
     return (bind_spark_window(calls[0], scope, context) if calls else None), plain
 
 
+def has_timed_window(select: exp.Select) -> bool:
+    """Whether GROUP BY has a window of time, as a clause or a function of Spark."""
+    group = select.args.get("group")
+    terms = group.expressions if group is not None else ()
+    spark = any(isinstance(term, exp.Func) and spark_name(term) in SPARK_WINDOWS for term in terms)
+    return spark or isinstance(clauses_of(select).window, GroupWindow)
+
+
 def _clause_window(clause: WindowClause, scope: Scope, context: Context) -> GroupedWindow:
     match clause:
         case GroupWindow():
@@ -361,15 +369,17 @@ class GroupNames:
             )
 
     def _grouping(self, call: exp.Expr, name: str) -> exp.Expr:
-        """Bits of the grouping id: 1 where a key is not part of the row's grouping set; the last key is bit 0."""
-        if self.grouping_id is None:
-            hint = "Use it with GROUPING SETS, CUBE or ROLLUP."
-            raise bind_error("SS221", f"{name.upper()} needs grouping sets", call, hint)
+        """Bits of the grouping id: 1 where a key is not part of the row's grouping set; the last key is bit 0. Without
+        grouping sets every key is part of each row's."""
+        if not self.keys and self.grouping_id is None:
+            raise bind_error("SS221", f"{name.upper()} needs GROUP BY", call, "It says which keys a row has.")
         if name == "grouping_id" and not call.expressions:
-            return field_of(self.grouping_id)
+            return _no_bits("BIGINT") if self.grouping_id is None else field_of(self.grouping_id)
         if name == "grouping" and len(call.expressions) != 1:
             raise bind_error("SS207", f"GROUPING takes 1 argument, not {len(call.expressions)}", call)
         bits = [self._bit(argument, name) for argument in call.expressions]
+        if self.grouping_id is None:
+            return _no_bits("TINYINT" if name == "grouping" else "BIGINT")
         if name == "grouping":
             return exp.Cast(this=bits[0], to=exp.DataType.build("TINYINT", dialect="spark"))
         if bits == [self._bit_at(i) for i in range(len(self.keys))]:
@@ -387,7 +397,12 @@ class GroupNames:
         return self._bit_at(self.keys.index(bound))
 
     def _bit_at(self, position: int) -> exp.Expr:
-        assert self.grouping_id is not None
+        if self.grouping_id is None:
+            return exp.Literal.number(0)
         shift = len(self.keys) - 1 - position
         shifted = exp.Anonymous(this="shiftright", expressions=[field_of(self.grouping_id), exp.Literal.number(shift)])
         return exp.Mod(this=shifted, expression=exp.Literal.number(2))
+
+
+def _no_bits(kind: str) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.number(0), to=exp.DataType.build(kind, dialect="spark"))

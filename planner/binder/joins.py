@@ -31,10 +31,8 @@ from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Project, extended
 from sqlstream.planner.operators.interval_join import IntervalJoin
-from sqlstream.planner.operators.join import Equality, Join
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Equality, Join, RegularJoin, WindowJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
@@ -102,7 +100,12 @@ def join_sides(
     implied: Iterable[exp.Expression] = (),
 ) -> Node:
     """The join of two sides, whose fields have different names, on bound conditions; an inner join filters by what
-    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
+    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325.
+
+    Of finished rows Spark SQL evaluates any condition, and the join has their columns alone.
+    """
+    if context.settings.any_order:
+        return RegularJoin(left.node, right.node, kind, (), None)
     conditions_by_use = _Conditions()
     _divide(conditions, conditions_by_use, left.node, right.node, kind)
     _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)

@@ -28,10 +28,9 @@ from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_val
 from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, is_repeatable
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
-from sqlstream.planner.intervals import interval_ms, text_ms
+from sqlstream.planner.intervals import interval_ms, readable, text_ms
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
 from sqlstream.planner.suggestions import counted, did_you_mean

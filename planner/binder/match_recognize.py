@@ -24,10 +24,9 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condi
 from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under, scope_of, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.fields import Field, Item, Schema, UniqueNames, field_name, field_of, shown_name
-from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.intervals import interval_ms, readable
 from sqlstream.planner.kernel_expressions import Defined, MatchOperand, Reads, match_conditions
 from sqlstream.planner.match_patterns import MOST_PLACES, TooManyPlaces, automaton_of
 from sqlstream.planner.node import Node
@@ -404,7 +403,7 @@ class _Reading:
         value = arguments[0].unnest()
         inner = _own_call(value)
         if name in _LOGICAL:
-            if inner in _LOGICAL | _PHYSICAL or _has_own_call(value):
+            if inner in _LOGICAL | _PHYSICAL or any(_own_call(part) for part in value.walk()):
                 hint = "PREV and NEXT stand around LAST and FIRST, as in PREV(LAST(A.x, 1))."
                 raise bind_error(WRONG_CALL, f"{name} takes a value of one row", call, hint)
             operand = self._value(value)
@@ -519,10 +518,6 @@ def _own_call(node: exp.Expr) -> str | None:
     """The upper-case name of a function that only MATCH_RECOGNIZE has; None for other expressions."""
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
     return name if name in _LOGICAL | _PHYSICAL | _OF_MATCH else None
-
-
-def _has_own_call(node: exp.Expr) -> bool:
-    return any(_own_call(part) for part in node.walk())
 
 
 def _count(name: str, number: exp.Expr) -> int:

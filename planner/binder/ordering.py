@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import NO_ORDER, UNORDERED
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number
@@ -22,10 +23,9 @@ from sqlstream.planner.node import Node, Unary, bottom_up, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.over import Over, OverCall, Sorted
+from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, UpdatingOver
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, number_between
-from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, TopN, number_between
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import WindowInfo
@@ -63,7 +63,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
     any_order = context.settings.any_order
-    limit = None if any_order else _row_count(query.args.get("limit"), "LIMIT", 1)
+    limit = None if any_order else _row_count(query.args.get("limit"), "LIMIT", 0)
     offset = None if any_order else _row_count(query.args.get("offset"), "OFFSET", 0)
     plain = query.copy()
     for clause in _CLAUSES:
@@ -93,6 +93,8 @@ def _limited(
             raise bind_error(WRONG_LIMIT, "OFFSET needs a LIMIT", query.args["offset"], "Write LIMIT n OFFSET m.")
         return _time_sorted(node, columns, query, context)
     check_order(columns, node, query.args.get("order") or query)
+    if limit == 0:
+        return TopN(Filter(node, exp.false()), (), (), ROW_NUMBER, 1, 0)
     first = (offset or 0) + 1
     # Without an order, the first rows that arrive are the result for good: expired ones must not be replaced.
     ttl_ms = context.settings.state_ttl_ms if columns else 0
@@ -186,9 +188,6 @@ def _order_field(
 # --- ROW_NUMBER, RANK and DENSE_RANK --------------------------------------------------------------------------
 
 NO_NUMBER = "SS640"
-NO_ORDER = "SS641"
-
-_UNORDERED = ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ class Ranked(Unary):
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
     """BindError SS641 for columns of types that cannot be ordered."""
     types = {f.name: f.type for f in node.schema}
-    wrong = next((types[key.name] for key in order if types[key.name].name in _UNORDERED), None)
+    wrong = next((types[key.name] for key in order if types[key.name].name in UNORDERED), None)
     if wrong is not None:
         hint = "Order by a number, a text or a time, such as an element of it."
         raise bind_error(NO_ORDER, f"ORDER BY takes no values of type {wrong.name}", at, hint)
@@ -373,7 +372,7 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     """The rows with the numbers from ``first`` to ``last``: a Top-N, a deduplication, or OVER in processing time."""
     node, order, at = ranked.input, ranked.order, ranked.at
     only_one = ranked.function == ROW_NUMBER and first == last == 1
-    closes = _window_closing(node, ranked.keys)
+    closes = window_closing(node, ranked.keys)
     by_time = len(order) == 1 and ranked.domain is not None
     top = TopN(node, ranked.keys, order, ranked.function, first, last, ranked.number)
     if closes is not None:
@@ -406,7 +405,7 @@ def _is_time_below(node: Node, name: str) -> bool:
     return False
 
 
-def _window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
+def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
     """When the window among the keys is complete; None where the keys name no window that fires once."""
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:

@@ -8,33 +8,58 @@ with frames that have no end, rows are emitted at once and updated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.functions.builtin import BuiltinKind
-from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
-from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by
+from sqlstream.planner.binder.expressions import (
+    ClauseContext,
+    bind,
+    bind_condition,
+    is_whole_number,
+    types_of,
+)
+from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by, window_closing
+from sqlstream.planner.binder.over_functions import (
+    POSITIONAL,
+    check_positional,
+    name_of,
+    needs_all_rows,
+    needs_event_time,
+    not_over,
+    number_argument,
+    require_few,
+    with_treatment,
+    without_treatment,
+)
 from sqlstream.planner.binder.respelling import COLLECTING
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts, folded, has_subquery
+from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, folded, has_subquery, rewritten
 from sqlstream.planner.fields import Item, UniqueNames
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
+from sqlstream.planner.operators.over import (
+    NTH,
+    NUMBERS,
+    PLACES,
+    Closing,
+    Over,
+    OverCall,
+    Sorted,
+    UpdatingOver,
+    WindowOver,
+)
 from sqlstream.planner.operators.top_n import INT
-from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -135,7 +160,10 @@ class _Binding:
         """A copy of the expression that reads the results of its OVER calls as columns."""
 
         def value(node: exp.Expr) -> exp.Expr:
-            return exp.column(self._field(node)) if isinstance(node, exp.Window) else node
+            if not isinstance(node, exp.Window):
+                return node
+            name = aggregate_name(node.this, self._context.catalog)
+            return self._collected(node) if name in COLLECTING else exp.column(self._field(node))
 
         return expression.copy().transform(value)
 
@@ -143,8 +171,8 @@ class _Binding:
         """The scope with the operators of all calls, and their results as columns."""
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
         alone = self._boundable_numbers()
-        # OVER in the order of time needs final rows, so it is below OVER that updates its results.
-        for order, calls in sorted(self._calls.items(), key=lambda item: item[0].time is None):
+        # OVER that gives final rows needs final rows, so it is below OVER that updates its results.
+        for order, calls in sorted(self._calls.items(), key=self._changes):
             node = check_changes(self._over(node, order, tuple(calls)), self._context, self._select)
         for number in alone:
             check_order(number.columns, node, number.written)
@@ -152,9 +180,17 @@ class _Binding:
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
 
+    def _changes(self, item: tuple[_Order, Mapping[OverCall, str]]) -> bool:
+        """Whether the operator of the calls with one order updates its results."""
+        order, calls = item
+        return order.time is None and _closing(self._scope.node, order, calls) is None
+
     def _over(self, node: Node, order: _Order, calls: tuple[OverCall, ...]) -> Node:
         """The operator of the calls with one order."""
         if order.time is None:
+            closes = _closing(node, order, calls)
+            if closes is not None:
+                return WindowOver(node, order.keys, order.ties, calls, closes)
             return UpdatingOver(node, order.keys, order.ties, calls, self._ttl_ms())
         assert order.domain is not None
         return Over(node, order.keys, order.time, calls, order.domain, order.ties)
@@ -166,14 +202,22 @@ class _Binding:
 
     def _boundable_numbers(self) -> list[_Numbered]:
         """The row numbers that a condition above may bound: the only calls of their order. Others become OVER calls."""
-        orders = Counter(number.order for number in self._numbers)
-        alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]
-        for number in self._numbers:
-            if number not in alone:
-                assert number.order is not None
+        homes = [self._final_order(number) or number.order for number in self._numbers]
+        orders = Counter(homes)
+        alone = []
+        for number, order in zip(self._numbers, homes, strict=True):
+            if order is None or (orders[order] == 1 and order not in self._calls):
+                alone.append(number)
+            else:
                 item = Item(number.name, exp.Anonymous(this=number.function, expressions=[]), INT, False)
-                self._calls.setdefault(number.order, {})[OverCall(item, None)] = number.name
+                self._calls.setdefault(order, {})[OverCall(item, None)] = number.name
         return alone
+
+    def _final_order(self, number: _Numbered) -> _Order | None:
+        """The order of calls that are final when a window closes, where the number has the same partition and order."""
+        order = _Order(number.keys, None, None, number.columns)
+        calls = self._calls.get(order)
+        return order if calls and _closing(self._scope.node, order, calls) is not None else None
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -182,13 +226,30 @@ class _Binding:
         called = spark_name(window.this)
         if called in NUMBERS and not call_arguments(window.this):
             return self._ranked(window, called)
-        order, frame = self._order_and_frame(window)
+        order, frame = self._order_and_frame(window, without_treatment(window.this)[0])
         name = self._names.unique("over")
         self._fields.append(name)
         call = self._call(window.this, name, frame, order.domain, window)
         calls = self._calls.setdefault(order, {})
         calls[call] = name
         return name
+
+    def _collected(self, window: exp.Window) -> exp.Expr:
+        """JSON_ARRAYAGG and its kin: what they compute of the values that other aggregates list."""
+        order, frame = self._order_and_frame(window, window.this)
+        bound = bind(window.this, self._scope, self._context, ClauseContext("OVER", aggregates=True))
+        types = types_of(self._scope, self._context)
+
+        def listed(node: exp.Expr) -> exp.Expr:
+            if aggregate_name(node, self._context.catalog) is None:
+                return node
+            name = self._names.unique("over")
+            self._fields.append(name)
+            call = OverCall(Item(name, as_expression(node), types.of(node), types.nullable(node)), frame or _DEFAULT)
+            self._calls.setdefault(order, {})[call] = name
+            return exp.column(name)
+
+        return rewritten(bound, listed)
 
     def _ranked(self, window: exp.Window, called: str) -> str:
         """The field of a row number, which a condition above may bound. Equal calls share one field."""
@@ -221,64 +282,34 @@ class _Binding:
     def _call(
         self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain | None, window: exp.Window
     ) -> OverCall:
-        called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
-            if called in COLLECTING:
-                detail = f"{called.upper()} is made of all rows of a group: use it with GROUP BY."
-                raise unsupported.refusal("over function", span_of(call), detail)
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
             check_aggregate_types(bound, self._scope.node.schema, self._context)
             frame = frame or _DEFAULT
-        elif called in NUMBERS | SHIFTS | {NTH} and not isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-            bound = self._positional(call, called, self._spec(window).args.get("spec") is not None, domain)
-            frame = (frame or _DEFAULT) if called == NTH else None
-            if frame is not None and frame.unbounded and domain is not None:
-                raise unsupported.refusal(
-                    "over frame", span_of(call), "NTH_VALUE needs one with a start, such as ROWS 9 PRECEDING."
-                )
         else:
-            raise self._not_over(call, called)
+            plain, treatment = without_treatment(call)
+            called = name_of(plain)
+            if called not in POSITIONAL:
+                raise not_over(call, called)
+            bound = with_treatment(self._positional(plain, called, self._spec(window), domain), treatment, call)
+            frame = (frame or _DEFAULT) if called == NTH else None
         types = types_of(self._scope, self._context)
         return OverCall(Item(name, bound, types.of(bound), types.nullable(bound)), frame)
 
-    def _positional(self, call: exp.Expr, called: str, has_frame: bool, domain: TimeDomain | None) -> exp.Expression:
-        """A call of ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE with bound arguments. SS239, SS245."""
+    def _positional(self, call: exp.Expr, called: str, spec: exp.Expr, domain: TimeDomain | None) -> exp.Expression:
+        """A call that is no aggregate, with bound arguments. SS239, SS245."""
         arguments = [bind(a, self._scope, self._context, _PLACE) for a in call_arguments(call)]
-        arguments[1:2] = map(folded, arguments[1:2])
-        wrong: str | None = None
-        if called in NUMBERS and arguments:
-            wrong = f"{called.upper()} takes no argument"
-        elif called in SHIFTS and not 1 <= len(arguments) <= 3:
-            wrong = f"{called.upper()} takes a value, an offset and a default, of which the value is needed"
-        elif called == NTH and len(arguments) != 2:
-            wrong = "NTH_VALUE takes a value and a number"
-        elif called == NTH and arguments[1] == exp.Literal.number(0):
-            wrong = "NTH_VALUE counts rows from 1 on"
-        elif len(arguments) > 1 and not is_whole_number(arguments[1]):
-            wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
-        elif len(arguments) > 1:
-            _require_few(arguments[1], f"the second argument of {called.upper()}")
-        if wrong is not None:
-            raise bind_error("SS239", wrong, call)
-        if called != NTH and has_frame:
-            raise bind_error("SS239", f"{called.upper()} takes no frame", call, "Leave ROWS or RANGE out.")
-        if called == "lead" and domain is TimeDomain.PROCESSING:
-            raise bind_error("SS239", "LEAD needs an order of event time", call, _NO_FOLLOWING)
+        number = number_argument(called)
+        arguments[number : number + 1] = map(folded, arguments[number : number + 1])
+        check_positional(call, called, arguments, spec, domain)
         return exp.Anonymous(this=called, expressions=arguments)
-
-    def _not_over(self, call: exp.Expr, called: str) -> Exception:
-        if kind_of(called) is BuiltinKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-            detail = (
-                f"It is {called.upper()}." if kind_of(called) is BuiltinKind.WINDOW else "It is one with IGNORE NULLS."
-            )
-            return unsupported.refusal("over function", span_of(call), detail)
-        hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE."
-        return bind_error("SS239", f'"{called}" is no function over a frame', call, hint)
 
     # --- partition, order and frame -----------------------------------------------------------------------------
 
-    def _order_and_frame(self, window: exp.Window) -> tuple[_Order, Frame | None]:
+    def _order_and_frame(self, window: exp.Window, call: exp.Expr) -> tuple[_Order, Frame | None]:
+        """The order and the frame of a ``call``, which is without what it says of NULLs."""
         spec = self._spec(window)
+        needs_all = spark_name(call) in PLACES
         keys = tuple(self._computed_field(key) for key in spec.args.get("partition_by") or ())
         order = spec.args.get("order")
         ordered = list(order.expressions) if order is not None else []
@@ -292,7 +323,10 @@ class _Binding:
                 raise unsupported.refusal("over", span_of(ordered[0]))
             if len(columns) > 1:
                 raise _one_by_one(ordered[1])
-        elif domain is None or columns[0].descending or _is_endless(frame):
+            if needs_all or _is_endless(frame):
+                what = (spark_name(call) or "").upper() if needs_all else "UNBOUNDED FOLLOWING"
+                raise needs_all_rows(what, call)
+        elif domain is None or columns[0].descending or _is_endless(frame) or needs_all:
             return self._in_any_order(keys, columns, ordered, frame)
         bounds = _frame(frame, _milliseconds, domain) if frame is not None else None
         if bounds is not None and columns[1:] and not bounds.rows and (bounds.start or bounds.end):
@@ -352,14 +386,16 @@ class _Binding:
         return self._computed[bound].name
 
 
+def _closing(node: Node, order: _Order, calls: Iterable[OverCall]) -> Closing | None:
+    """When calls of PLACES, and those beside them, are final: where the partition is a window of event time. All other
+    calls update their results in windows, too."""
+    of_all = any(call.positional is not None and call.positional.name in PLACES for call in calls)
+    return window_closing(node, order.keys) if of_all else None
+
+
 def _one_by_one(further: exp.Expr) -> Exception:
     hint = "Rows come out one by one, as they arrive: leave the other columns out."
     return bind_error("SS239", "an order of processing time has no further columns", further, hint)
-
-
-_MOST_DIGITS = 15
-
-_NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
 
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
@@ -379,7 +415,7 @@ def _is_endless(frame: exp.Expr | None) -> bool:
 def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDomain | None = None) -> Frame:
     """The bounds of a frame; ``distance`` reads those of RANGE."""
     kind = str(spec.args.get("kind")).upper()
-    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+    if kind not in ("ROWS", "RANGE"):
         raise unsupported.refusal("over frame", span_of(spec))
     measure = _rows if kind == "ROWS" else distance
     start = _offset(spec.args.get("start"), spec.args.get("start_side"), measure)
@@ -391,7 +427,7 @@ def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDoma
             "SS239", "the frame ends before it begins", spec, "Write BETWEEN the earlier AND the later bound."
         )
     if end and end > 0 and domain is TimeDomain.PROCESSING:
-        raise bind_error("SS239", "FOLLOWING needs an order of event time", spec, _NO_FOLLOWING)
+        raise needs_event_time("FOLLOWING", spec)
     return Frame(kind == "ROWS", start, end)
 
 
@@ -409,21 +445,15 @@ def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> 
 def _rows(value: exp.Expr) -> int:
     if not is_whole_number(value):
         raise bind_error("SS239", "ROWS needs a whole number, written as such", value)
-    _require_few(value, "a number of ROWS")
+    require_few(value, "a number of ROWS")
     return int(value.name)
-
-
-def _require_few(value: exp.Expr, what: str) -> None:
-    """BindError SS245 for a number that does not fit the kernels' arithmetic, which is int64."""
-    if len(value.name.lstrip("0")) > _MOST_DIGITS:
-        raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 
 
 def _distance(value: exp.Expr) -> int:
     """A distance between values of ORDER BY that are numbers."""
     if not is_whole_number(value):
         raise bind_error("SS239", "RANGE over numbers needs a whole number, written as such", value)
-    _require_few(value, "the distance of RANGE")
+    require_few(value, "the distance of RANGE")
     return int(value.name)
 
 

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS
-from sqlstream.grammar.json_calls import OF_A_PATH, JsonCall, PathInto, member
+from sqlstream.grammar.calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
+from sqlstream.planner.aggregate_order import order_inside, with_order_behind
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.expressions import (
     as_expression,
@@ -25,21 +26,24 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.functions.calls import spark_name
-from sqlstream.planner.functions.spelling import nests, path_of
-from sqlstream.planner.functions.templates import called, filled, text
+from sqlstream.planner.functions.spelling import called, filled, nests, path_of, text
+from sqlstream.planner.row_values import COMPARED, field_by_field, row_values, with_equal_rows
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
 # --- comparisons with ANY, SOME and ALL, and SINGLE_VALUE -----------------------------------------------------
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_OF_ROWS = (*COMPARED, exp.In, exp.Between)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT with comparisons with ANY, SOME and ALL, and SINGLE_VALUE, in other words.
+    """The SELECT with comparisons with ANY, SOME and ALL, those of rows, SINGLE_VALUE, and ORDER BY inside aggregates,
+    in other words.
 
-    Those of a list become comparisons joined by OR or AND; those of a subquery IN or NOT IN, or comparisons with its
-    least or greatest value. Those of an array stay and are refused later (SS355), as in Flink and Spark.
+    Those of rows become comparisons of their fields. Those of a list become comparisons joined by OR or AND; those of a
+    subquery IN or NOT IN, or comparisons with its least or greatest value. Those of an array stay and are refused later
+    (SS355), as in Flink and Spark.
     """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
@@ -48,12 +52,23 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
     return plain
 
 
+def all_spelled_out(expression: exp.Expr) -> exp.Expr:
+    """A copy of the expression in which ``spelled_out`` has replaced all that it replaces."""
+    return rewritten(expression, _spelled_out_below)
+
+
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison with ANY, SOME or ALL, or SINGLE_VALUE, in other words; any other expression itself."""
+    """A comparison with ANY, SOME or ALL, or of rows, SINGLE_VALUE, or an aggregate with ORDER BY, in other words; any
+    other expression itself."""
     if _is_single_value(node):
         single = filled(_SINGLE, *node.expressions)
         mark_as(single, node)
         return single
+    if isinstance(node, _OF_ROWS) and (compared := field_by_field(node)) is not None:
+        mark_as(compared, node)
+        return compared
+    if isinstance(node, exp.Func) and order_inside(node) is not None:
+        return with_order_behind(node)
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
         return node
     is_all, values = quantifier
@@ -68,6 +83,10 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
 
 
 def _is_spelled_out(node: exp.Expr) -> bool:
+    if isinstance(node, _OF_ROWS) and row_values(node.this) is not None:
+        return True
+    if isinstance(node, exp.Func) and order_inside(node) is not None:
+        return True
     return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
 
 
@@ -162,17 +181,21 @@ def _compared_with_list(node: exp.Expr, values: list[exp.Expr], is_all: bool) ->
 
 Respell = Callable[[exp.Expr], exp.Expr]
 
-FLINK_KINDS = (exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, JsonCall, PathInto, RoundedTime)
+FLINK_KINDS = (
+    exp.Anonymous, exp.Bracket, exp.Dot, exp.Filter, exp.Window, exp.WithinGroup, JsonCall, PathInto, RoundedTime,
+)  # fmt: skip
 _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *FLINK_KINDS)
+_OF_BRANCHES = (exp.Case, exp.If, exp.Coalesce, exp.Array)
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, exp.Tuple, *FLINK_KINDS)
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
     """The bound expression in Spark's words; what has none is reported to the context."""
-    if bound.find(*_RESPELLED) is None:
+    rows = any(field.type.name == "STRUCT" for field in types.fields.values())
+    if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
         return as_expression(bound)
 
     def again(node: exp.Expr) -> exp.Expr:
@@ -185,6 +208,11 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
     flinks = flink_function(node, types, context, lambda child: rewritten(child, again))
     if flinks is not None:
         return flinks
+    if isinstance(node, _OF_BRANCHES) and (equal := with_equal_rows(node, types)) is not node:
+        return with_children_changed(equal, lambda child: rewritten(child, again))
+    if isinstance(node, _OF_ROWS) and any(row_values(value) is not None for value in node.iter_expressions()):
+        compared = field_by_field(node, lambda row: _fields_of(row, types))
+        return node if compared is None else rewritten(compared, again)
     match node:
         case exp.Escape(this=exp.SimilarTo() as similar):
             return _similar(similar, node.expression, context)
@@ -199,6 +227,15 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
         case exp.Cast():
             return cut_to(node, node.to)
     return node
+
+
+def _fields_of(row: exp.Expr, types: Types) -> list[exp.Expr] | None:
+    """The fields of a row that is compared with one that is written as such; of a column by their names."""
+    written = row_values(row)
+    if written is not None or (kind := types.of(row)).name != "STRUCT":
+        return written
+    names = (exp.to_identifier(str(member[0]), quoted=True) for member in kind.args if isinstance(member, tuple))
+    return [exp.Dot(this=row.copy(), expression=name) for name in names]
 
 
 # --- types with a length --------------------------------------------------------------------------------------
@@ -397,14 +434,8 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Respel
             return _of_variant(node, again(node.this), node.expressions[0])
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
-        case exp.Window(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
-            rest = {key: value for key, value in node.args.items() if key != "this"}
-            return _collecting_aggregate(call, types, again, lambda collected: exp.Window(this=collected, **rest))
-        case exp.Filter(this=exp.Anonymous() | JsonCall() as call) if call.name.lower() in COLLECTING:
-            condition = again(node.expression)
-            return _collecting_aggregate(
-                call, types, again, lambda collected: exp.Filter(this=collected, expression=condition)
-            )
+        case exp.Window() | exp.Filter() | exp.WithinGroup() if (call := _collecting_call(node)) is not None:
+            return _collecting_aggregate(call, types, again, partial(_wrapped, node, call, again))
         case exp.Anonymous() | JsonCall():
             return _flink_call(node, node.name.lower(), types, context, again)
     return None
@@ -496,6 +527,23 @@ def _check_path(node: exp.Expr, name: str, context: Context) -> None:
 
 
 # --- aggregates over collected rows ---------------------------------------------------------------------------
+
+
+def _collecting_call(node: exp.Expr) -> exp.Expr | None:
+    """The call of one of COLLECTING inside OVER, FILTER and WITHIN GROUP."""
+    while isinstance(node, exp.Window | exp.Filter | exp.WithinGroup):
+        node = node.this
+    is_collecting = isinstance(node, exp.Anonymous | JsonCall) and node.name.lower() in COLLECTING
+    return node if is_collecting else None
+
+
+def _wrapped(node: exp.Expr, call: exp.Expr, again: Respell, collected: exp.Expr) -> exp.Expr:
+    """What stands around the ``call`` in ``node``, around the collected values."""
+    if node is call:
+        return collected
+    return with_children_changed(
+        node, lambda child: _wrapped(child, call, again, collected) if child is node.this else again(child)
+    )
 
 
 def _collecting_aggregate(call: exp.Expr, types: Types, again: Respell, filtered: Respell) -> exp.Expr:

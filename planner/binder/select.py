@@ -31,8 +31,15 @@ from sqlstream.planner.binder.ordering import filter_rank, is_ordered
 from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.respelling import without_quantifiers
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, with_processing_time
+from sqlstream.planner.binder.select_list import (
+    is_aggregation,
+    with_all_keys,
+    with_computed_aliases,
+    with_lateral_aliases,
+)
 from sqlstream.planner.binder.sources import bind_from
-from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
+from sqlstream.planner.binder.subqueries import Subqueries, limited_select, without_subqueries
+from sqlstream.planner.binder.windows import attribute_kept_hint, watermarked_columns
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, has_subquery, with_children_changed
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
@@ -59,9 +66,10 @@ def bind_select(
     context = replace(context, ttl_of=ttls.of)
     subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
     scope, where = bind_from(select, context, bind_query, subqueries)
+    select = with_all_keys(with_lateral_aliases(select, scope, context), scope, context)
     if correlation is not None:
         aggregates = is_aggregation(select, context)
-        select, where = correlation.split_where(select, where, scope, aggregates=aggregates, catalog=context.catalog)
+        select, where, scope = correlation.split(select, where, scope, aggregates=aggregates, context=context)
     relation = _selected(select, scope, where, subqueries, context)
     distinct = select.args.get("distinct")
     if distinct is not None:
@@ -72,10 +80,21 @@ def bind_select(
 
 
 def _subquery(query: exp.Expr, context: Context, bind_query: BindQuery, correlation: Correlation) -> Relation:
-    """The relation of a subquery. One that reads the query around is a SELECT without ORDER BY, LIMIT and WITH."""
+    """The relation of a subquery. One that reads the query around is a SELECT without WITH; where it has a LIMIT,
+    ``correlation`` says of which rows, and the relation has all of them."""
     inner = without_order(query, correlation)
-    if isinstance(inner, exp.Select) and not is_ordered(inner) and not inner.args.get("with_"):
+    if not isinstance(inner, exp.Select) or inner.args.get("with_"):
+        return bind_query(inner, context)
+    if not is_ordered(inner):
         return bind_select(inner, context, bind_query, correlation)
+    limited = limited_select(inner)
+    if limited is None:
+        return bind_query(inner, context)
+    plain, correlation.limited = limited
+    relation = bind_select(plain, context, bind_query, correlation)
+    if correlation.conditions:
+        return relation
+    correlation.limited = None
     return bind_query(inner, context)
 
 
@@ -90,7 +109,8 @@ def _selected(
     if is_aggregation(select, context):
         return _aggregated(select, scope, subqueries, context)
     refuse_clauses(clauses_of(select), context)
-    relation = _projection(select, expand(select.expressions, scope, context), scope, subqueries, context)
+    scope, columns = with_computed_aliases(expand(select.expressions, scope, context), scope, context)
+    relation = _projection(select, columns, scope, subqueries, context)
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
@@ -113,31 +133,6 @@ def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Co
         condition = bind_condition(plain, scope, context, ClauseContext("WHERE"))
         scope = scope.over(filter_rank(Filter(scope.node, condition), context, where))
     return subqueries.filtered(scope, asking)
-
-
-def is_aggregation(select: exp.Select, context: Context) -> bool:
-    """Whether a SELECT has GROUP BY, HAVING, a window clause or an aggregate in its select list."""
-    if select.args.get("group") or select.args.get("having") or clauses_of(select).window is not None:
-        return True
-    return any(_aggregates(e, context) for e in select.expressions)
-
-
-def _aggregates(expression: exp.Expr, context: Context) -> bool:
-    if isinstance(expression, exp.Query):
-        return False
-    if isinstance(expression, exp.Window):  # its own function may be an aggregate over rows; its arguments count
-        return any(_aggregates(child, context) for child in _inside_over(expression))
-    if aggregate_name(expression, context.catalog) is not None:
-        return True
-    return any(_aggregates(child, context) for child in expression.iter_expressions())
-
-
-def _inside_over(window: exp.Window) -> Iterator[exp.Expr]:
-    call = window.this
-    while isinstance(call, AGGREGATE_WRAPPERS):
-        call = call.this
-    yield from call.iter_expressions()
-    yield from (child for child in window.iter_expressions() if child is not window.this)
 
 
 def _projection(
@@ -307,7 +302,7 @@ class _GroupReader:
     def above(self, node: exp.Expr) -> exp.Expr:
         """A copy that reads the groups' expressions as columns."""
         if isinstance(node, exp.Query):
-            return node
+            return self._column(node) if node in self._keys else node
         if isinstance(node, exp.Window):
             return with_children_changed(
                 node, lambda child: self._called(child) if child is node.this else self.above(child)
@@ -331,7 +326,10 @@ class _GroupReader:
             return True
         if isinstance(node, exp.Func) and spark_name(node) in _OF_GROUPS:
             return True
-        return node in self._keys or (type(node) in map(type, self._keys) and self._of_below(node) in self._bound)
+        if node in self._keys:
+            return True
+        bound = self._of_below(node) if type(node) in map(type, self._keys) else None
+        return bound is not None and bound in self._bound
 
     def _of_below(self, expression: exp.Expr) -> exp.Expr | None:
         """The expression bound over the rows below the groups; None where that fails."""
@@ -360,7 +358,7 @@ def _group_terms(group: exp.Expr) -> Iterator[exp.Expr]:
     """The keys of GROUP BY and of its grouping sets."""
     terms = [*group.expressions, *(t for key in ("grouping_sets", "cube", "rollup") for t in group.args.get(key) or ())]
     for term in terms:
-        plain = term.unnest()
+        plain = term if isinstance(term, exp.Query) else term.unnest()
         if isinstance(plain, exp.Tuple | exp.Cube | exp.Rollup | exp.GroupingSets):
             yield from _group_terms(plain)
         else:
@@ -431,7 +429,9 @@ def _watermarked_field(call: exp.Expr, scope: Scope, context: Context) -> Field 
     if field is not None and field.time in _WITH_WATERMARK:
         return field
     names = [f'"{c.name}"' for c in scope.columns if scope.fields[c.field].time in _WITH_WATERMARK]
-    hint = f"{' and '.join(names)} has one." if names else _DECLARE_WATERMARK
+    marked = watermarked_columns(scope)
+    hint = attribute_kept_hint(marked) if marked else _DECLARE_WATERMARK
+    hint = f"{' and '.join(names)} has one." if names else hint
     context.wrong("SS210", "CURRENT_WATERMARK needs a column with a watermark", arguments[0], hint)
     return None
 

@@ -18,7 +18,7 @@ from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function, with_previous_rows
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.generators import correlate, pivoted, table_call
+from sqlstream.planner.binder.generators import correlate, gives_rows, pivoted, table_call, without_table
 from sqlstream.planner.binder.hints import (
     LookupHints,
     lookup_hints,
@@ -33,6 +33,7 @@ from sqlstream.planner.binder.joins import (
     is_always_true,
     stream_join,
 )
+from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -44,7 +45,7 @@ from sqlstream.planner.binder.lookups import (
 )
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, names_under, scope_of
-from sqlstream.planner.binder.subqueries import Subqueries, is_lateral_query, lateral_join, without_subqueries_on
+from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, in_whole_milliseconds, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
     asof_join,
@@ -178,10 +179,11 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
         case exp.Subquery():
             refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", "sample", "pivots", ARG), context)
             scope = _aliased(bind_query(_unaliased(source), context), source)
+        case exp.Lateral(this=exp.Subquery() as query):
+            refuse_rest(source, ("this", "view", "outer", "alias"), context)
+            return _aliased(bind_query(_unaliased(query), context), source)
         case exp.Unnest() | exp.Lateral():
-            message = "FROM must start with a table"
-            hint = "Put the table first: FROM t CROSS JOIN UNNEST(t.items) AS u(item)."
-            raise bind_error("SS220", message, source, hint)
+            return correlate(source, table_call(source, context), one_row(), False, context)
         case exp.Values():
             scope = _aliased(bind_values(source, context), source)
         case _:
@@ -317,7 +319,7 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
 
 
 def _refuse_hint(source: exp.Expr, clauses: TableClauses, context: Context) -> None:
-    """Refuse a hint behind anything that is no table of the catalog."""
+    """Refuse a hint after anything that is no table of the catalog."""
     if clauses.hint is None:
         return
     name = ".".join(p.name for p in source.parts) if isinstance(source, exp.Table) else ""
@@ -405,7 +407,10 @@ def _snapshot(call: TableFunction, table: exp.Expr, context: Context, bind_query
 
 
 def _called_table(table: exp.Table, context: Context) -> Scope:
-    """``FROM f(x)`` without a table argument."""
+    """``FROM f(x)`` and ``FROM TABLE(f(x))`` without a table argument: the rows of a generator or a table function."""
+    call = without_table(table.this)
+    if gives_rows(call, context):
+        return correlate(table, call, one_row(), False, context)
     name = table.this.name or table.this.sql(SqlStream)
     if name.upper() in SIGNATURES:
         hint = f"Write FROM {name.upper()}(TABLE t, DESCRIPTOR(ts), …)."
@@ -456,15 +461,15 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     side = (join.args.get("side") or "").upper()
     if side not in ("", "LEFT") or (join.args.get("kind") or "").upper() not in _EMPTY | {"OUTER"}:
         raise _refused_join(join)
-    if not is_always_true(join.args.get("on")):
-        raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     _refuse_clauses_but_lookup(right, context)
-    call = table_call(right, context)
+    call, on = table_call(right, context), join.args.get("on")
     if lookup_function_of(call, context) is not None:
+        if not is_always_true(on):
+            raise unsupported.refusal("join", span_of(join), "A lookup function takes ON TRUE only.")
         return lookup_call(right, call, scope, side == "LEFT", context, hints)
     refuse_lookup_clause(right, context, "a coroutine of CREATE FUNCTION here")
-    return correlate(right, call, scope, side == "LEFT", context)
+    return correlate(right, call, scope, side == "LEFT", context, None if is_always_true(on) else on)
 
 
 def _refuse_clauses_but_lookup(right: exp.Expr, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Subqueries in WHERE, ON and the select list, and LATERAL (SELECT …), as joins with the rows that they give.
+"""Subqueries in WHERE, ON and the select list, as joins with the rows that they give.
 
 ``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT IN`` and ``NOT EXISTS`` anti joins. Anywhere
 else, a left join finds whether there is a row, or what the value is.
@@ -14,14 +14,15 @@ from sqlglot import exp
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
-from sqlstream.planner.binder.context import Context, Relation, bind_error, refuse_rest
-from sqlstream.planner.binder.correlation import Correlation, SubqueryRows, value_of_no_rows
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.correlation import Correlation, Limited, SubqueryRows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, is_whole_number, types_of
 from sqlstream.planner.binder.grouping import aliased
-from sqlstream.planner.binder.joins import is_always_true, scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.joins import join_sides as join_of
+from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order, sorted_by
-from sqlstream.planner.binder.scope import Scope, Selected, Visible, names_under
+from sqlstream.planner.binder.scope import Scope, Selected
+from sqlstream.planner.binder.temporal_joins import asof_join
 from sqlstream.planner.expressions import (
     as_expression,
     conjunction,
@@ -31,11 +32,10 @@ from sqlstream.planner.expressions import (
     subquery_of_in,
     with_args,
 )
-from sqlstream.planner.fields import Item, UniqueNames, field_of
-from sqlstream.planner.nodes import Filter, extended
+from sqlstream.planner.memberships import UnknownCase, unknown_cases
+from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.suggestions import counted
-from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
@@ -44,11 +44,10 @@ Bind = Callable[[exp.Expr, Context, Correlation], Relation]
 WRONG_WIDTH = "SS650"
 
 MANY_ROWS = "a scalar subquery gave more than one row"
-_BY_EQUALITIES = (
-    "But for EXISTS and IN among the conditions of WHERE it may read the query around it in equalities alone."
-)
 _PLACE = ClauseContext("WHERE")
 _MOST_TWICE = 4
+MOST_NULLABLE = 3
+"""How many values of a row that IN compares as a value may be NULL: each more doubles the joins."""
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
@@ -94,7 +93,7 @@ class Subqueries:
                 return self._exists(scope, plain, holds)
             case exp.In() if (query := subquery_of_in(plain)) is not None:
                 return self._in(scope, plain, query, holds)
-        return self._checked(*self.valued(condition, scope))
+        return self._checked(*self.valued(condition, scope, filters=True))
 
     def _checked(self, scope: Scope, condition: exp.Expr) -> Scope:
         return scope.over(Filter(scope.node, bind_condition(condition, scope, self.context, _PLACE)))
@@ -122,7 +121,7 @@ class Subqueries:
             return self._checked(scope, value if holds else exp.Not(this=value))
         if holds:
             return self.joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
-        nullable = self._nullable(equal, rows, scope)
+        nullable = [own or theirs for own, theirs in zip(*self._nullable(equal, rows, scope), strict=True)]
         if any(nullable) and rows.read.keyed and len(equal) == 1 and self.context.twice < _MOST_TWICE:
             scope = self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
             unknown = exp.Or(this=_is_null(operand.copy()), expression=rows.reference("nulls"))
@@ -130,16 +129,17 @@ class Subqueries:
         unless_false = [_or_null(e) if maybe else e for e, maybe in zip(equal, nullable, strict=True)]
         return self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
 
-    def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> list[bool]:
-        """For each comparison, whether one of its values may be NULL."""
+    def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> tuple[list[bool], list[bool]]:
+        """For each comparison, whether the value before IN, and that of the subquery, may be NULL."""
         types, quiet = types_of(scope, self.context), replace(self.context, problems={})
-        operands = (types.nullable(bind(comparison.left, scope, quiet, _PLACE)) for comparison in equal)
-        return [own or field.nullable for own, field in zip(operands, rows.values, strict=True)]
+        own = [types.nullable(bind(comparison.left, scope, quiet, _PLACE)) for comparison in equal]
+        return own, [field.nullable for field in rows.values]
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
-        """The expression with its subqueries replaced by columns of the returned scope."""
+    def valued(self, expression: exp.Expr, scope: Scope, *, filters: bool = False) -> tuple[Scope, exp.Expr]:
+        """The expression with its subqueries replaced by columns of the returned scope. ``filters``: it is a condition
+        that rows must fulfil, so that NULL has the effect of FALSE."""
 
         def value(node: exp.Expr) -> exp.Expr:
             nonlocal scope
@@ -148,11 +148,13 @@ class Subqueries:
                     scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := subquery_of_in(node)) is not None:
                     scope, operand = self.valued(node.this, scope)
-                    rows = self._rows(query, scope, is_set=True, lists=True)
+                    rows = self._rows(query, scope, is_set=True, lists=True, needs_keys=True)
                     equal = _equalities(operand, rows, node)
-                    scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
+                    scope, answer = self._in_value(
+                        scope, rows, equal, node, null_is_false=filters and _null_is_false(node)
+                    )
                 case exp.Subquery():
-                    rows = self._rows(node, scope, is_set=False, lists=True)
+                    rows = self._rows(node, scope, is_set=False, lists=True, needs_keys=True)
                     scope, answer = self._scalar(scope, rows, node)
                 case _:
                     return node
@@ -163,7 +165,7 @@ class Subqueries:
         return scope, replaced
 
     def _exists_value(self, scope: Scope, node: exp.Exists) -> tuple[Scope, exp.Expr]:
-        rows = self._rows(node.this, scope, is_set=True, lists=False)
+        rows = self._rows(node.this, scope, is_set=True, lists=False, needs_keys=True)
         if rows.read.one_row:
             return scope, exp.true()
         scope = self._left_joined(scope, rows, rows.distinct(values=False), node)
@@ -176,17 +178,45 @@ class Subqueries:
         if rows.read.one_row and len(equal) == 1:
             scope, value = self._scalar(scope, rows, node)
             return scope, exp.Paren(this=exp.EQ(this=equal[0].left.copy(), expression=value))
-        nullable = any(self._nullable(equal, rows, scope))
+        cases = unknown_cases(*self._nullable(equal, rows, scope))
         scope = self._left_joined(scope, rows, rows.distinct(values=True), node, equal)
         is_there = _is_not_null(rows.reference("there"))
-        if null_is_false or not nullable:
+        if null_is_false or not cases:
             return scope, is_there
         if len(equal) != 1:
-            raise unsupported.refusal("subquery of rows", span_of(node))
+            return self._row_value(scope, rows, equal, node, is_there, cases)
         scope = self._left_joined(scope, rows, rows.nulls(), node)
         nulls = rows.reference("nulls")
         unknown = exp.Or(this=_is_null(equal[0].left.copy()), expression=nulls)
         answers = exp.Case().when(is_there, exp.true()).when(_is_null(nulls), exp.false()).when(unknown, exp.Null())
+        return scope, exp.Paren(this=answers.else_(exp.false()))
+
+    def _row_value(
+        self,
+        scope: Scope,
+        rows: SubqueryRows,
+        equal: Sequence[exp.EQ],
+        node: exp.In,
+        is_there: exp.Expr,
+        cases: Sequence[UnknownCase],
+    ) -> tuple[Scope, exp.Expr]:
+        """IN of a row of values: for each set of positions at which NULL may prevent a comparison, a join on the
+        others."""
+        if sum(1 for i in range(len(equal)) if any(i in case.outside for case in cases)) > MOST_NULLABLE:
+            raise unsupported.refusal("subquery of rows", span_of(node))
+        unknown: list[exp.Expr] = []
+        for number, outside in enumerate(dict.fromkeys(case.outside for case in cases)):
+            same = [case for case in cases if case.outside == outside]
+            right = rows.nulls_outside(same[0].equal, [case.theirs for case in same], number)
+            compared = (
+                exp.EQ(this=equal[i].left.copy(), expression=rows.reference(f"value_{i}_{number}"))
+                for i in same[0].equal
+            )
+            scope = self._left_joined(scope, rows, right, node, compared)
+            for position, case in enumerate(same):
+                some = exp.GT(this=rows.reference(f"nulls_{number}_{position}"), expression=exp.Literal.number(0))
+                unknown.append(exp.and_(*(_is_null(equal[i].left.copy()) for i in case.own), some, copy=False))
+        answers = exp.Case().when(is_there, exp.true()).when(exp.or_(*unknown, copy=False), exp.Null())
         return scope, exp.Paren(this=answers.else_(exp.false()))
 
     def _scalar(self, scope: Scope, rows: SubqueryRows, node: exp.Expr) -> tuple[Scope, exp.Expr]:
@@ -210,14 +240,31 @@ class Subqueries:
 
     # --- joins --------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False) -> SubqueryRows:
-        return self.rows_and_names(query, around, is_set=is_set, lists=lists, twice=twice)[0]
+    def _rows(
+        self,
+        query: exp.Expr,
+        around: Scope,
+        *,
+        is_set: bool,
+        lists: bool,
+        twice: bool = False,
+        needs_keys: bool = False,
+    ) -> SubqueryRows:
+        read = self._correlation(around, is_set, lists, needs_keys)
+        return self.rows_and_names(query, read, twice=twice)[0]
+
+    def _correlation(self, around: Scope, is_set: bool, lists: bool, needs_keys: bool) -> Correlation:
+        return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
+
+    def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
+        """The rows of a subquery after LATERAL, and the names of its columns."""
+        return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(
-        self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool, twice: bool = False
+        self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
         """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain it twice."""
-        read = Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists)
+        around = read.around
         outer = self.context.around
         inside = replace(
             self.context,
@@ -229,16 +276,38 @@ class Subqueries:
         own = len(relation.fields) - len(read.selected)
         values, keys = relation.fields[:own], relation.fields[own:]
         rows = SubqueryRows(relation.node, values, keys, read, self.context.settings.state_ttl_ms)
+        if read.limited is not None:
+            own -= len(read.limited.order)
+            rows = replace(self._first_rows(rows, read.limited) if read.keyed else rows, values=values[:own])
         return rows, relation.names[:own]
+
+    def _first_rows(self, rows: SubqueryRows, limited: Limited) -> SubqueryRows:
+        """The first rows for each value that the condition of the join compares."""
+        fields = rows.values[len(rows.values) - len(limited.order) :]
+        order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
+        check_order(order, rows.node, limited.at)
+        keys = tuple(field.name for field in rows.keys)
+        node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
+        return replace(rows, node=check_changes(node, self.context, limited.at))
 
     def _left_joined(
         self, scope: Scope, rows: SubqueryRows, right: Scope, at: exp.Expr, equal: Iterable[exp.Expr] = ()
     ) -> Scope:
         """The rows of the query, each with the row of ``right`` that matches it, if there is one."""
         if not rows.read.keyed:
-            raise unsupported.refusal("correlated subquery", span_of(at), _BY_EQUALITIES)
-        joined = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
+            joined = self.nearest_joined(scope, rows, JoinKind.LEFT, at)
+        else:
+            joined = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
         return Scope(joined.node, tuple(c for c in joined.columns if c.name not in rows.names_of_keys))
+
+    def nearest_joined(self, scope: Scope, rows: SubqueryRows, kind: JoinKind, at: exp.Expr) -> Scope:
+        """The rows of the query, each with the nearest row of the subquery, as an ASOF JOIN."""
+        condition = conjunction([as_expression(condition) for condition in rows.read.conditions])
+        join = exp.Join(
+            this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None
+        )
+        mark_as(join, at)
+        return asof_join(join, scope, rows.all(), self.context)
 
     def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
         """The join of the query with rows of a subquery."""
@@ -278,7 +347,8 @@ def _is_not_null(value: exp.Expr) -> exp.Expr:
 
 
 def _null_is_false(node: exp.Expr) -> bool:
-    """Whether NULL has the effect of FALSE: only AND, OR and parentheses are between the expression and WHERE."""
+    """Whether only AND, OR and parentheses are between a part of a condition and the whole of it, so that its NULL has
+    the effect that FALSE has. Those of ON keep NULL."""
     around = node.parent
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
@@ -307,11 +377,12 @@ def without_subqueries_on(
     above: list[exp.Expr] = []
     given = left
     kept_left, kept_right = _kept_sides(join)
+    has_both = join.text("kind").upper() not in ("SEMI", "ANTI")
     for condition in asking:
-        if not kept_left and not kept_right:
+        side = _side_read(condition, left, right)
+        if not kept_left and not kept_right and (has_both or side == 0):
             above.append(condition)
             continue
-        side = _side_read(condition, left, right)
         if side == 0 and not kept_left:
             left = subqueries.filtered(left, [condition])
         elif side == 1 and not kept_right:
@@ -348,82 +419,27 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
     return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)
 
 
-# --- LATERAL (SELECT …) ---------------------------------------------------------------------------------------
-
-_LATERAL_FORM = "LATERAL takes one SELECT, and ON TRUE."
-_LATERAL_KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})
+# --- ORDER BY and LIMIT of subqueries -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _LimitedSelect:
-    """A lateral subquery without ORDER BY and LIMIT: its last columns are those of ORDER BY, and LIMIT keeps the rows
-    numbered ``first`` to ``last``."""
-
-    select: exp.Select
-    order: tuple[exp.Expr, ...]
-    first: int = 1
-    last: int | None = None
-
-
-def is_lateral_query(join: exp.Expr) -> bool:
-    """Whether a join is one with LATERAL (SELECT …)."""
-    return (
-        isinstance(join, exp.Join) and isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
-    )
-
-
-def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
-    """The scope of each row with those that LATERAL (SELECT …) gives for it. UnsupportedError SS308 for what cannot be
-    joined.
-
-    What the subquery reads of the row is the condition of a join; LIMIT is a Top-N per value that the condition
-    compares.
-    """
-    context, lateral = subqueries.context, join.this
-    refuse_rest(join, ("this", "side", "kind", "on"), context)
-    refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
-    side, on = join.text("side").upper(), join.args.get("on")
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS or not is_always_true(on):
-        raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
-    limited = _limited_select(lateral.this, subqueries)
-    rows, names = subqueries.rows_and_names(limited.select, scope, is_set=False, lists=True)
-    own = len(rows.values) - len(limited.order)
-    if limited.last is not None:
-        rows = _with_first_rows(rows, limited, join, subqueries)
-    # An aggregate without GROUP BY gives one row even for no rows.
-    fills = rows.read.one_row and bool(rows.keys)
-    kind = JoinKind.LEFT if side == "LEFT" or fills else JoinKind.INNER
-    joined = subqueries.joined(scope, rows.with_there() if fills else rows.all(), kind, rows.read.conditions, join)
-    fields = [joined.find(rows.reference(f"value_{i}").name)[0].field for i in range(own)]
-    if fills:
-        there = joined.find(rows.reference("there").name)[0].field
-        joined, fields = _with_values_of_no_rows(joined, fields, limited.select, there, subqueries)
-    shown = names_under(lateral.args.get("alias"), lateral.alias, names[:own])
-    alias = lateral.alias or None
-    visible = tuple(Visible(name, field, alias) for name, field in zip(shown, fields, strict=True))
-    return Scope(joined.node, (*scope.columns, *visible))
-
-
-# --- its ORDER BY and LIMIT -----------------------------------------------------------------------------------
-
-
-def _limited_select(subquery: exp.Subquery, subqueries: Subqueries) -> _LimitedSelect:
-    select = subquery.unnest()
-    if not isinstance(select, exp.Select) or select.args.get("with_"):
-        raise unsupported.refusal("correlated subquery", span_of(subquery), _LATERAL_FORM)
+def limited_select(select: exp.Select) -> tuple[exp.Select, Limited] | None:
+    """A subquery without ORDER BY and LIMIT, which selects the columns of ORDER BY in addition, and its LIMIT; None
+    where it has none, or one that is not written as a number, and with DISTINCT of other columns."""
     order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
-    plain = select.copy()
-    for key in ("order", "limit", "offset"):
-        plain.set(key, None)
-    if limit is None and offset is None:
-        return _LimitedSelect(plain, ())
     count, skipped = _whole_number(limit), _whole_number(offset) if offset is not None else 0
-    if count is None or skipped is None or plain.args.get("distinct"):
-        detail = "LIMIT and OFFSET are whole numbers, written as such, LIMIT of one row or more, without DISTINCT."
-        raise unsupported.refusal("correlated subquery", span_of(select), detail)
     ordered = tuple(order.expressions) if order is not None else ()
-    plain.set("expressions", [*plain.expressions, *(_ordered_by(by.this, select).copy() for by in ordered)])
-    return _LimitedSelect(plain, ordered, skipped + 1, skipped + count)
+    values = [_ordered_by(by.this, select) for by in ordered]
+    if count is None or skipped is None:
+        return None
+    if select.args.get("distinct") and not all(value in map(_unaliased, select.expressions) for value in values):
+        return None
+    plain = with_args(select, order=None, limit=None, offset=None)
+    plain.set("expressions", [*select.expressions, *(value.copy() for value in values)])
+    return plain, Limited(ordered, skipped + 1, skipped + count, select)
+
+
+def _unaliased(column: exp.Expr) -> exp.Expr:
+    return column.unalias()
 
 
 def _ordered_by(value: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -440,39 +456,3 @@ def _whole_number(clause: exp.Expr | None) -> int | None:
         return None
     count = int(value.name)
     return None if count == 0 and isinstance(clause, exp.Limit) else count
-
-
-def _with_first_rows(rows: SubqueryRows, limited: _LimitedSelect, at: exp.Expr, subqueries: Subqueries) -> SubqueryRows:
-    """The first rows for each value that the condition of the join compares."""
-    if not rows.read.keyed:
-        detail = "With LIMIT it may read columns of the query around it in equalities alone."
-        raise unsupported.refusal("correlated subquery", span_of(at), detail)
-    fields = rows.values[len(rows.values) - len(limited.order) :]
-    order = tuple(map(sorted_by, limited.order, (field.name for field in fields)))
-    check_order(order, rows.node, at)
-    assert limited.last is not None
-    keys = tuple(field.name for field in rows.keys)
-    node = TopN(rows.node, keys, order, ROW_NUMBER, limited.first, limited.last, None, ttl_ms=rows.ttl_ms)
-    return replace(rows, node=check_changes(node, subqueries.context, at))
-
-
-# --- its aggregates over no rows ------------------------------------------------------------------------------
-
-
-def _with_values_of_no_rows(
-    joined: Scope, fields: list[str], select: exp.Select, there: str, subqueries: Subqueries
-) -> tuple[Scope, list[str]]:
-    """The columns with the values of aggregates over no rows, such as a count of 0, where there is no row."""
-    names, types = UniqueNames(f.name for f in joined.node.schema), Types(joined.node.schema)
-    items: list[Item] = []
-    filled: list[str] = []
-    for field, expression in zip(fields, select.expressions, strict=False):
-        default = value_of_no_rows(expression.unalias(), subqueries.context.catalog)
-        if default is None:
-            filled.append(field)
-            continue
-        missing = exp.Is(this=field_of(there), expression=exp.Null())
-        value = exp.Case().when(missing, default).else_(field_of(field))
-        items.append(Item(names.unique(field), value, types.of(value)))
-        filled.append(items[-1].name)
-    return joined.over(extended(joined.node, items)) if items else joined, filled

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from sqlstream.planner.changes import Changes, changelog_texts
-from sqlstream.planner.durations import readable
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node
 
 

@@ -8,15 +8,68 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlglot import exp
 
 from sqlstream.functions.catalogue import FUNCTIONS
-from sqlstream.grammar.json_calls import JsonCall, PathInto
-from sqlstream.planner.functions.templates import called, case, filled, text, with_value
+from sqlstream.grammar import parse_query
+from sqlstream.grammar.calls import JsonCall, PathInto
+from sqlstream.planner.expressions import as_expression, parenthesized
+
+# --- templates: SQL with p1, p2, … in place of operands -------------------------------------------------------
+
+
+@cache
+def _parsed(template: str) -> exp.Expr:
+    expression: exp.Expr
+    (expression,) = parse_query(f"SELECT {template}").expressions
+    for node in expression.walk():
+        node._meta = None  # places in the template are none of the script
+    return expression
+
+
+def filled(template: str, *operands: exp.Expr) -> exp.Expression:
+    """The expression of the template over the operands, in parentheses where they need them."""
+    values = {f"p{i}": operand for i, operand in enumerate(operands, 1)}
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name in values:
+            return parenthesized(as_expression(values[node.name].copy()))
+        return node
+
+    return as_expression(_parsed(template).copy().transform(replaced, copy=False))
+
+
+def text(value: str) -> exp.Expression:
+    """A string literal."""
+    return exp.Literal.string(value)
+
+
+def called(name: str, *arguments: exp.Expr) -> exp.Expression:
+    """A function of the arguments that makes a call of ``name``."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """The body over a value that is computed once, by the name of a lambda's variable."""
+    if isinstance(value, exp.Column | exp.Literal):
+        return body(value)
+    variable = exp.to_identifier(name)
+    function = exp.Lambda(this=body(exp.column(variable.copy())), expressions=[variable])
+    return called("GET", called("TRANSFORM", called("ARRAY", value), function), exp.Literal.number(0))
+
+
+def case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Expression:
+    """``CASE WHEN … THEN … ELSE default END``."""
+    made = exp.Case(ifs=[exp.If(this=condition, true=value) for condition, value in branches])
+    if default is not None:
+        made.set("default", default)
+    return made
+
 
 _MODE = re.compile(r"\s*(?:(strict|lax)\s+)?(.*?)\s*", re.IGNORECASE | re.DOTALL)
 _STEP = re.compile(
@@ -95,7 +148,7 @@ def text_for_strings(steps: tuple[Step, ...]) -> str | None:
     return text_of(steps)
 
 
-# --- JSON functions in the words of Spark: documents are VARIANT where a path is followed, texts where they are built
+# --- JSON functions in Spark's words: VARIANT where a path is followed, texts where documents are built -------
 # Spark's VARIANT sorts the members of objects, so what JSON_QUERY gives of one value is taken from the text itself.
 
 
@@ -197,7 +250,10 @@ def _on_null(call: exp.Expr, default: str) -> str:
 
 def _value(asked: _Asked) -> exp.Expr:
     kind = asked.returning.sql("spark") if asked.returning is not None else "STRING"
-    empty, error = _told(asked.on_empty, asked, "is empty"), _told(asked.on_error, asked, "is an error")
+    empty, error = (
+        _value_of_case(asked.on_empty, asked, "is empty"),
+        _value_of_case(asked.on_error, asked, "is an error"),
+    )
     path = text(text_of(asked.path.steps))
     if kind != "STRING" and _is_null(empty) and _is_null(error):
         return filled("TRY_VARIANT_GET(TRY_PARSE_JSON(p1), p2, p3)", asked.document, path, text(kind))
@@ -219,7 +275,10 @@ def _value(asked: _Asked) -> exp.Expr:
 
 
 def _query(asked: _Asked) -> exp.Expr:
-    empty, error = _told(asked.on_empty, asked, "is empty"), _told(asked.on_error, asked, "is an error")
+    empty, error = (
+        _value_of_case(asked.on_empty, asked, "is empty"),
+        _value_of_case(asked.on_error, asked, "is an error"),
+    )
     missing = error if asked.path.strict else empty
 
     def of_list(document: exp.Expr, _: exp.Expr) -> exp.Expr:
@@ -313,7 +372,7 @@ def _values(document: exp.Expr, steps: Sequence[Any]) -> exp.Expr:
     return filled("FILTER(p1, __x -> __x IS NOT NULL)", called("TRANSFORM", whole, one))
 
 
-def _told(behaviour: Any, asked: _Asked, what: str) -> exp.Expr:
+def _value_of_case(behaviour: Any, asked: _Asked, what: str) -> exp.Expr:
     match behaviour:
         case None | "NULL":
             return exp.null()

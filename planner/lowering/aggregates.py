@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.planner.aggregate_order import in_words_of_spark
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.lowering.columnar.groups import grouping_id, in_sets, key_in_sets, set_keys, split_call
@@ -59,6 +61,9 @@ def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, s
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         arguments = _struct([context.sql(a) for a in cast_arguments(call, function)])
         return Reduction(partial.listed(arguments), f"{register(function, context.runtime, 1)}({partial.values})")
+    in_order = in_words_of_spark(item.expression)
+    if in_order is not item.expression:
+        return Reduction(((partial.name, context.sql(as_expression(in_order))),), partial.name)
     values = _distinct_values(call)
     if values is not None:
         return _distinct(call, [context.sql(v) for v in values], partial, context)

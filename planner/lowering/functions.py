@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,14 +23,51 @@ from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.spelling import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import STRING, DataType
+from sqlstream.udfs import columnar
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
 from sqlstream.udfs.functions import options_of
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.function import function_source
-from sqlstream.udfs.shipping import modules_to_ship
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
+# --- modules that workers cannot import and that are sent by value --------------------------------------------
+
+
+_INSTALLED = tuple(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
+    """The loaded modules in the folder of the module that defines ``implementation``, unless that module is
+    installed."""
+    module = inspect.getmodule(implementation)
+    folder = _folder(module) if module is not None else None
+    if folder is None or _installed(folder):
+        return (columnar,)
+    others = (m for m in tuple(sys.modules.values()) if _is_below(m, folder))
+    return (columnar, *others)
+
+
+def _folder(module: ModuleType) -> Path | None:
+    """The directory on the path that the module was found in."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return None
+    depth = module.__name__.count(".") + (1 if hasattr(module, "__path__") else 0)
+    return Path(file).resolve().parents[depth]
+
+
+def _installed(folder: Path) -> bool:
+    return any(folder.is_relative_to(root) for root in _INSTALLED)
+
+
+def _is_below(module: ModuleType, folder: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.partition(".")[0] in ("__main__", "sqlstream"):
+        return False
+    path = Path(file).resolve()
+    return path.is_relative_to(folder) and not _installed(path)
 
 
 _EXECUTED = (FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE)
@@ -100,7 +142,7 @@ def _registered(
     prefix: str, function: Function, runtime: Runtime, arity: int, columnar: Columnar, returns: DataType
 ) -> str:
     digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
-    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions stand in no database
+    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions are in no database
     name = f"sqlstream_{prefix}{plain}_{arity}_{digest}"
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import StateDescription, WaitsFor, WindowInfo
 from sqlstream.udfs.barriers import MOST_HELD
@@ -18,11 +18,12 @@ from sqlstream.udfs.barriers import MOST_HELD
 
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
-    """Rows after the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
+    """ALIGN BARRIERS: rows after the marker of a barrier on one of ``channels`` channels wait until the marker has
+    arrived on all of them.
 
-    ``channel`` and ``id`` are expressions over the input, ``marker``, ``cancel_when`` and ``end_when`` conditions; rows
-    that meet one of these, looked at in this order, are marks and do not come out. ``output`` is the field that is
-    added: the id of the last barrier aligned before a row. At most ``most_held`` rows may wait.
+    ``channel`` and ``id`` are expressions over the input; ``marker``, ``cancel_when`` and ``end_when`` are conditions.
+    Rows that meet one of these, which are tested in this order, are marks and are not emitted. ``output`` is an
+    additional field: the id of the last barrier that was aligned before the row. At most ``most_held`` rows may wait.
     """
 
     channel: exp.Expression

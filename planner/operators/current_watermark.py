@@ -51,6 +51,8 @@ class CurrentWatermark(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
+    removed_if_unread = True
+
     def pruned(self, required: FieldNames) -> Node:
         if self.output.name not in required:
             return self.input.pruned(required)

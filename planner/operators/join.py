@@ -1,4 +1,4 @@
-"""What joins of two streams have in common: their sides, what must be equal, and the kinds of their rows."""
+"""Joins of two streams: what all of them share, regular joins and window joins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, FieldsRead, Keys
+from sqlstream.planner.properties import (
+    ArrivalOrder,
+    FieldsRead,
+    Keys,
+    Kinds,
+    StateDescription,
+    WindowInfo,
+    expiry_text,
+)
 from sqlstream.udfs.joins import JoinKind
 
 
@@ -232,3 +241,140 @@ def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
 
 def _operator(equality: Equality) -> str:
     return "<=>" if equality.null_safe else "="
+
+
+# --- regular join: rows of both sides are stored, and results are updated -------------------------------------
+
+
+Names = frozenset[str]
+
+
+@dataclass(frozen=True)
+class RegularJoin(Join):
+    """Every row of one side meets every row of the other, however far apart they arrive; so the results have no order
+    in time, and no time attributes.
+
+    ``ttl_ms``: how long the rows of each side are stored after they arrived, in processing time; 0 for ever. Results
+    with an expired row are not retracted.
+    """
+
+    ttl_ms: tuple[int, int] = (0, 0)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return tuple(map(without_time, super().schema))
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        """Inserts only from inserts, where no row is retracted because its first partner has arrived."""
+        appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
+        if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):
+            return APPEND_ONLY
+        return frozenset({RowKind.INSERT, RowKind.DELETE})
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        return ALL_KINDS
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """Changes of a key are in order if they are in one key group: the key must contain one side of ``equal``.
+
+        A side that may be padded does not count: its NULLs do not determine the key group.
+        """
+        sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
+        pads_left, pads_right = self.kind.padded
+        held = [sides[0]] if not pads_right else []
+        held += [sides[1]] if self.kind.pairs and not pads_left else []
+        return frozenset(key for key in self.unique_keys if any(side <= key for side in held))
+
+    @property
+    def append_only_hint(self) -> str | None:
+        if self.kind in (JoinKind.INNER, JoinKind.SEMI):
+            return None
+        return (
+            "bound the distance of time attributes of both sides in ON, so that a row without a partner comes out once"
+        )
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """Stored rows expire."""
+        return any(self.ttl_ms)
+
+    def watermark_fields_needed(self, needed: Names) -> Names:
+        return frozenset()
+
+    def describe(self) -> str:
+        parts = [self.kind.value, " AND ".join(self.equalities_text) or "TRUE", *self._ttl_texts]
+        return f"RegularJoin({'; '.join(parts)})"
+
+    @property
+    def _ttl_texts(self) -> list[str]:
+        if not any(self.ttl_ms):
+            return []
+        left, right = (readable(ms) if ms else "for ever" for ms in self.ttl_ms)
+        return [f"rows of the left side live {left}, of the right side {right}"]
+
+    kernel_text = "that keeps the rows of both sides"
+
+    state_title = ("regular join", "join")
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from self.join_facts()
+        for side, ms in zip(("left", "right"), self.ttl_ms, strict=True):
+            yield f"time to live of the {side} side", readable(ms) if ms else "for ever"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        for side, ms in zip(("left", "right"), self.ttl_ms, strict=True):
+            yield StateDescription(f"the rows of the {side} side", expiry_text(ms, "they came"))
+
+
+# --- window join: rows of both sides in the same windows ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowJoin(Join):
+    """Joins rows of the same window: both sides have windows of event time, whose bounds are among the equal keys.
+
+    ``ends``: the fields of both sides with the end of the window. Results are emitted when the watermark closes the
+    window, also rows without a partner; rows of a closed window are late. Fields of a side that may be padded with
+    NULL are no time attributes.
+    """
+
+    ends: tuple[str, str] = ("", "")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return tuple([without_time(field) if field.nullable else field for field in super().schema])
+
+    def pruned(self, required: FieldNames) -> Node:
+        return self.pruned_below(required | self.read | {*self.ends})
+
+    is_batch_invariant = True
+
+    awaited_domains = frozenset({TimeDomain.EVENT})
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        """That of a side whose rows are always there."""
+        pads_left, pads_right = self.kind.padded
+        if not pads_right:
+            return self.left.window_info
+        return None if pads_left else self.right.window_info
+
+    def describe(self) -> str:
+        return f"WindowJoin({self.kind.value}; {' AND '.join(self.equalities_text)})"
+
+    kernel_text = "that keeps the rows of both sides until their windows close"
+
+    state_title = ("window join", "join")
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from self.join_facts()
+        for side, below, end in zip(("left", "right"), self.inputs, self.ends, strict=True):
+            yield f"end of the windows of the {side} side", below.column_provenance[end]
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("the rows of both sides", "the watermark passes their window")

@@ -9,9 +9,9 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, folded, is_boolean, sql
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
 from sqlstream.planner.properties import (
     Accepts,
@@ -24,7 +24,7 @@ from sqlstream.planner.properties import (
     WindowInfo,
     expiry_text,
 )
-from sqlstream.planner.rules.push_lookup_filters import Columns, comparisons
+from sqlstream.planner.rules.push_filters import Columns, comparisons
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 from sqlstream.udfs.lookup.source import Comparison
 
@@ -33,10 +33,8 @@ LOOKUP_ERROR = "__lookup_error"
 
 @dataclass(frozen=True)
 class FailedRows:
-    """Where rows go whose lookup failed: ``values`` are the physical columns of the table, in order and cast.
-
-    Expressions over the input of the lookup and LOOKUP_ERROR, the STRING that says what went wrong.
-    """
+    """The table for rows whose lookup failed. ``values`` are its physical columns, in order and cast: expressions over
+    the input of the lookup and LOOKUP_ERROR, the STRING with the cause."""
 
     table: Table
     values: tuple[exp.Expression, ...]

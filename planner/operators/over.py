@@ -1,4 +1,5 @@
-"""OVER aggregation: rows in order of a time attribute, each with functions over the rows around it."""
+"""OVER aggregation: each row with functions over the rows around it, in order of time or, as a changelog, in any
+order."""
 
 from __future__ import annotations
 
@@ -9,29 +10,53 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.aggregate_calls import values_read_by
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TimeDomain
-from sqlstream.planner.durations import readable
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.expressions import columns_of, sql
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, fields_fact, keys_fact, traced
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo
+from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
 SHIFTS = frozenset({"lag", "lead"})
 NTH = "nth_value"
+PLACES = frozenset({"ntile", "percent_rank", "cume_dist"})
+"""Functions of the place of a row among all rows of its key, which are final only when the key has all of these."""
+
+_POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 
 @dataclass(frozen=True)
 class OverCall:
     """A function over a frame, whose offsets are milliseconds where it is one of RANGE over times.
 
-    Calls of NUMBERS and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names; all others are
-    aggregates.
+    Calls of NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names, in
+    ``exp.IgnoreNulls`` where rows without a value are not counted; all others are aggregates.
     """
 
     item: Item
     frame: Frame | None
+
+    @property
+    def positional(self) -> exp.Anonymous | None:
+        """The call of one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
+        call = self.item.expression
+        inner = call.this if isinstance(call, exp.IgnoreNulls) else call
+        return inner if isinstance(inner, exp.Anonymous) and inner.name in _POSITIONAL else None
+
+    @property
+    def ignores_nulls(self) -> bool:
+        """True where a positional call does not count rows without a value."""
+        return isinstance(self.item.expression, exp.IgnoreNulls) and self.positional is not None
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
+
+    field: str
+    after_ms: int
 
 
 @dataclass(frozen=True)
@@ -45,11 +70,12 @@ class Sorted:
 
 @dataclass(frozen=True)
 class Over(Unary):
-    """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in order of ``time``.
+    """OVER in order of time: each row with the results of ``calls`` over the rows with equal ``keys``, in order of
+    ``time``.
 
     In event time a row is emitted when the watermark says that its frames are complete; rows older than the watermark
-    are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of one
-    time. Schema: the fields of the input that somebody reads (``passed``; None: all), then the calls.
+    are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of the same time. ``passed``:
+    the fields of the input that are read above; None: all. Schema: these fields, then the calls.
     """
 
     keys: tuple[str, ...]
@@ -65,7 +91,7 @@ class Over(Unary):
 
     @property
     def of_input(self) -> Schema:
-        """The fields of the input that come out."""
+        """The fields of the input that are emitted."""
         fields = self.input.schema
         return fields if self.passed is None else tuple(field for field in fields if field.name in self.passed)
 
@@ -127,6 +153,8 @@ class Over(Unary):
 
     # --- rules ------------------------------------------------------------------------------------------------
 
+    removed_if_unread = True
+
     def pruned(self, required: FieldNames) -> Node:
         calls = tuple(call for call in self.calls if call.item.name in required)
         if not calls:
@@ -138,7 +166,7 @@ class Over(Unary):
         return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -234,14 +262,251 @@ def _bound(offset: int, counts: bool) -> str:
 
 def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
-    expression = call.item.expression
-    if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+    positional = call.positional
+    if positional is None:
         yield from values_read_by(call.item)
-    else:
-        yield from (*expression.expressions[:1], *expression.expressions[2:])
+    elif positional.name not in PLACES:  # the argument of NTILE is a constant
+        yield from (*positional.expressions[:1], *positional.expressions[2:])
 
 
 def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
     """A call, as far as its results depend on it."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{traced(call.item.expression, names)}{frame}"
+
+
+# --- OVER in any order: results are updated as the rows of the key change -------------------------------------
+
+
+_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+
+
+@dataclass(frozen=True)
+class OverAllRows(Unary):
+    """Base of OVER that has all rows of a key: for each row its fields and the results of ``calls``, over the rows with
+    equal ``keys`` in the ``order``; without one all of these are peers. Schema: that of the input, then the calls."""
+
+    keys: tuple[str, ...]
+    order: tuple[Sorted, ...]
+    calls: tuple[OverCall, ...]
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *self.results)
+
+    @property
+    def results(self) -> tuple[Field, ...]:
+        """The fields of the calls."""
+        return tuple(call.item.field for call in self.calls)
+
+    @property
+    def in_time(self) -> bool:
+        """True where the distances of RANGE are times."""
+        types = {field.name: field.type.name for field in self.input.schema}
+        return len(self.order) == 1 and types[self.order[0].name] in _TIMES
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of the input that order, keys and functions read."""
+        read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
+        return read | {*self.keys, *(key.name for key in self.order)}
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    keeps_state = True
+
+    @property
+    @cached_per_node
+    def unique_keys(self) -> Keys:
+        return self.input.unique_keys
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    removed_if_unread = True
+
+    def pruned(self, required: FieldNames) -> Node:
+        calls = tuple(call for call in self.calls if call.item.name in required)
+        if not calls:
+            return self.input.pruned(required)
+        kept = replace(self, calls=calls)
+        below = (required - {field.name for field in self.results}) | kept.read
+        return replace(kept, input=self.input.pruned(below))
+
+    def passes_filter(self, read: set[str]) -> bool:
+        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
+        return bool(read) and read <= set(self.keys)
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        parts = [f"keys {', '.join(self.keys)}"] if self.keys else []
+        parts += [f"order {', '.join(map(sorted_text, self.order))}"] if self.order else []
+        parts += [call_text(call, self.in_time) for call in self.calls]
+        return f"{type(self).__name__}({'; '.join([*parts, *self._terms])})"
+
+    @property
+    def _terms(self) -> list[str]:
+        """What else the operator says of itself."""
+        return []
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    @property
+    def exchange_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    columnar_only_clause = "OVER"
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def column_provenance(self) -> Provenance:
+        below = self.input.column_provenance
+        return {**below, **{call.item.name: f"{traced(call.item.expression, below)} OVER" for call in self.calls}}
+
+    state_title = ("OVER", "OVER")
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        names = self.input.column_provenance
+        yield "keys", keys_fact(self.input.schema, self.keys, names)
+        order = (sorted_text(replace(key, name=names[key.name])) for key in self.order)
+        yield "order", ", ".join(order) or "as rows come"
+        yield "functions", ", ".join(function_text(call, names, self.in_time) for call in self.calls)
+        yield "columns", self.input.rows_fact
+
+
+@dataclass(frozen=True)
+class UpdatingOver(OverAllRows):
+    """OVER whose rows are emitted at once, and again when others change their results.
+
+    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. No field of the schema is a time
+    attribute.
+    """
+
+    ttl_ms: int = 0
+
+    @cached_property
+    def schema(self) -> Schema:
+        return (*(replace(field, time=None) for field in self.input.schema), *self.results)
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl_ms > 0
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    @property
+    @cached_per_node
+    def changelog_mode(self) -> Kinds:
+        return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        """A retraction would not have the time at which its row arrived."""
+        by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
+        return APPEND_ONLY if by_arrival else ALL_KINDS
+
+    @property
+    @cached_per_node
+    def upsert_keys(self) -> Keys:
+        """Changes of a row have the key of OVER, so they are emitted in order."""
+        return frozenset(key | set(self.keys) for key in self.input.unique_keys)
+
+    consumer_name = "OVER in the order of processing time"
+
+    producer_name = "OVER in another order than that of time"
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> list[str]:
+        return [f"forgets keys after {readable(self.ttl_ms)}"] if self.ttl_ms else []
+
+    kernel_text = "of all rows of each key, which are computed anew where one changes"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        read = [value for call in self.calls for value in arguments_of(call)]
+        if not all(isinstance(value, exp.Column) for value in read):
+            return None
+        return FieldsRead(tuple(field.name for field in self.input.schema), self.keys)
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from super().state_facts()
+        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each key", expiry_text(self.ttl_ms, "the last change of the key"))
+
+
+@dataclass(frozen=True)
+class WindowOver(OverAllRows):
+    """OVER whose ``keys`` contain a window of event time: rows are emitted once, when the watermark has passed their
+    window, as ``closes`` says. Rows that arrive after that are late, and dropped. The only time attribute of the schema
+    is that of the window, because the watermark has passed all others."""
+
+    closes: Closing
+
+    @cached_property
+    def schema(self) -> Schema:
+        window = self.input.window_info
+        kept = window.time if window is not None else None
+        fields = (f if f.name == kept else replace(f, time=None) for f in self.input.schema)
+        return (*fields, *self.results)
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of the input that order, keys, functions and the window read."""
+        return super().read | {self.closes.field}
+
+    # --- properties -------------------------------------------------------------------------------------------
+
+    is_batch_invariant = True
+    awaited_domains = frozenset({TimeDomain.EVENT})
+
+    @property
+    @cached_per_node
+    def window_info(self) -> WindowInfo | None:
+        return self.input.window_info
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    # Rows are emitted when they can no longer change.
+    changelog_mode = APPEND_ONLY
+
+    def accepted_kinds(self, port: int = 0) -> Kinds:
+        return APPEND_ONLY
+
+    consumer_name = "OVER in windows"
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | {self.closes.field}
+
+    # --- texts ------------------------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> list[str]:
+        return ["when windows close"]
+
+    kernel_text = "of the rows of open windows"
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """The end of a window is computed."""
+        return None
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def state_facts(self) -> Iterator[tuple[str, str]]:
+        yield from super().state_facts()
+        yield "rows come out", "when windows close"
+
+    def state_descriptions(self) -> Iterator[StateDescription]:
+        yield StateDescription("all rows of each window", "the watermark passes the window")

@@ -8,8 +8,8 @@ from enum import Enum
 
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import Column, TimeDomain
-from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.text import tree
+from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.properties import WaitsFor
@@ -43,7 +43,7 @@ class PlanClocks:
 
     @property
     def needs_ticks(self) -> bool:
-        """True where ticks must come, as processing time or to call what holds rows."""
+        """True where ticks are needed, as processing time or to call operators that hold rows."""
         return self.ticks or self.rows_wait
 
 

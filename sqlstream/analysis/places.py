@@ -16,7 +16,7 @@ from sqlstream.grammar.script import Piece, pieces
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.catalog import Column, Function, Table, View
 from sqlstream.planner.completion import Scope
-from sqlstream.planner.durations import as_interval
+from sqlstream.planner.intervals import as_interval
 from sqlstream.workspace import Workspace
 
 

@@ -42,9 +42,17 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, emit_settings
+from sqlstream.plans import (
+    RULES,
+    Root,
+    bound_plan,
+    emit_settings,
+    looked_up_tables,
+    read_columns,
+    scanned_tables,
+    side_tables,
+)
 from sqlstream.statements.registry import is_definition, statement_type
-from sqlstream.table_uses import looked_up_tables, read_columns, scanned_tables, side_tables
 from sqlstream.workspace import Workspace
 
 KEPT_FOR_EVER = "SS383"

@@ -18,7 +18,7 @@ from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Column, Table, View, Watermark
-from sqlstream.planner.durations import as_interval
+from sqlstream.planner.intervals import as_interval
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:

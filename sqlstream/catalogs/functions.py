@@ -17,8 +17,7 @@ from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import UNKNOWN, DataType, from_sqlglot
-from sqlstream.udfs.functions import describe_function
-from sqlstream.udfs.user_code import function_in_place
+from sqlstream.udfs.functions import describe_function, function_in_place
 
 OTHER_LANGUAGE = "SS352"
 NO_BODY = "SS368"

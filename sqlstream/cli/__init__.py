@@ -1,4 +1,4 @@
-"""The command line. Modules of commands load what commands need when they run, so that help and errors are fast."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import logging
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
+from sqlstream.cli.commands import COMMANDS
 from sqlstream.cli.terminal import (
     BROKEN_PIPE,
     CANNOT_WRITE,
@@ -19,23 +19,10 @@ from sqlstream.cli.terminal import (
     failure_of_output,
     give_up,
     open_streams,
+    print_versions,
     tell,
 )
 from sqlstream.errors import SqlStreamError
-
-COMMANDS = {
-    "run": "sqlstream.cli.running",
-    "serve": "sqlstream.cli.running",
-    "check": "sqlstream.cli.check",
-    "explain": "sqlstream.cli.check",
-    "format": "sqlstream.cli.check",
-    "shell": "sqlstream.cli.running",
-    "jobs": "sqlstream.cli.jobs",
-    "test": "sqlstream.cli.test",
-    "lsp": "sqlstream.cli.check",
-    "version": "sqlstream.cli.check",
-}
-"""The module of each command, in the order of ``--help``: ``format`` is the function ``format_command`` there."""
 
 _EPILOG = """\b
 What takes over a second is told on standard error in a line that goes away, if that is a terminal.
@@ -53,28 +40,21 @@ Examples:
 """
 
 
-class _Commands(click.Group):
-    """Imports the module of a command when it is used, and all modules only for ``--help``."""
+class _InOrder(click.Group):
+    """Lists its commands in their order, not by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(COMMANDS[cmd_name]), f"{cmd_name}_command")
-        assert isinstance(command, click.Command)
-        return command
+        return list(self.commands)
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     """Print the versions, as the command ``version`` does."""
     if given:
-        import_module(COMMANDS["version"]).version_command.callback()
+        print_versions()
         context.exit()
 
 
-@click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_InOrder, commands=COMMANDS, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, expose_value=False, help="Show Python tracebacks.")
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the versions."

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.cli.options import project_option, rewrite
-from sqlstream.cli.output import plain_text
-from sqlstream.cli.scripts import (
-    Script,
-    named,
-    open_session,
-    read_scripts,
-    script_options,
-    session_options,
-    written_scripts,
-)
-from sqlstream.cli.terminal import OK, WRONG_SQL, working
+from sqlstream.analysis import Planner
+from sqlstream.cli.options import rewrite
+from sqlstream.cli.output import plain_text, working
+from sqlstream.cli.scripts import Script, named, open_session, read_scripts, written_scripts
+from sqlstream.cli.terminal import OK, WRONG_SQL
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
-from sqlstream.version import versions
+from sqlstream.grammar import format_script, nodes, parse_script
+from sqlstream.lsp.server import server_of
+from sqlstream.results import Rows
+from sqlstream.statements.checking import changes_from_flink, script_warnings
+from sqlstream.statements.definitions import create_table
+from sqlstream.statements.explaining import compiled_plan, plan_page
+from sqlstream.statements.registry import define
 
 if TYPE_CHECKING:
-    from sqlstream.grammar import nodes
     from sqlstream.session import Session
 
+
+if TYPE_CHECKING:
     Planned = (
         nodes.Query
         | nodes.Insert
@@ -39,24 +39,10 @@ if TYPE_CHECKING:
         | nodes.CreateMaterializedView
     )
 
-_CHECK = """\b
-Several files are checked as one script: tables of the first are known in the second.
-
-\b
-Examples:
-  sqlstream check query.sql
-  sqlstream check tables.sql query.sql --param data=/tmp/data
-  sqlstream check --from flink job.sql
-"""
 
 _BETWEEN = "\n;\n"
 
 
-@click.command("check", epilog=_CHECK)
-@script_options
-@click.option(
-    "--from", "origin", type=click.Choice(("flink",)), help="Also say what a script of Flink's does otherwise."
-)
 def check_command(
     files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
 ) -> int:
@@ -91,15 +77,11 @@ def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str
 def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
     """The warnings of the scripts, about text that is allowed and probably a mistake, each with the name of its
     script."""
-    from sqlstream.statements.checking import script_warnings  # loaded when the command runs: help and errors stay fast
-
     return [(script.name, warning) for script in scripts for warning in script_warnings(script.text)]
 
 
 def _changes_of(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
     # loaded when the command runs: help and errors stay fast
-    from sqlstream.statements.checking import changes_from_flink
-
     return [(script.name, change) for script in scripts for change in changes_from_flink(script.text)]
 
 
@@ -118,28 +100,6 @@ def _located(
 # --- sqlstream explain -----------------------------------------------------------------------------------------
 
 
-_EXPLAIN = """\b
-Definitions of the script are carried out in a scratch session, nothing runs. The stage spark asks Spark.
-
-\b
-Examples:
-  sqlstream explain tables.sql query.sql
-  sqlstream explain tables.sql -e "SELECT * FROM t" --format mermaid
-  sqlstream explain tables.sql query.sql --stage trace
-  sqlstream explain tables.sql query.sql --format html > plan.html
-"""
-
-_FORMATS = ("text", "json", "mermaid", "html")
-_STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
-
-
-@click.command("explain", epilog=_EXPLAIN)
-@script_options
-@session_options
-@click.option(
-    "--format", "style", type=click.Choice(_FORMATS), default="text", show_default=True, help="How the plan is written."
-)
-@click.option("--stage", type=click.Choice(_STAGES), default="optimized", show_default=True, help="Which plan.")
 def explain_command(
     files: tuple[str, ...],
     statements: tuple[str, ...],
@@ -169,8 +129,6 @@ def explain_command(
 
 def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
     """The plans of one script, whose definitions the session keeps for the next one."""
-    from sqlstream.grammar import nodes, parse_script  # loaded when the command runs: help and errors stay fast
-
     plans: list[str] = []
     try:
         for statement in parse_script(script.text):
@@ -187,10 +145,6 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 
 
 def _plan(statement: Planned, session: Session, style: str, stage: str, text: str) -> str:
-    from sqlstream.grammar import nodes  # loaded when the command runs: help and errors stay fast
-    from sqlstream.results import Rows
-    from sqlstream.statements.explaining import compiled_plan, plan_page
-
     if style == "html":
         workspace = session.workspace
         if isinstance(statement, nodes.ExecutePlan):
@@ -207,10 +161,6 @@ def _plan(statement: Planned, session: Session, style: str, stage: str, text: st
 
 def _declare(statement: nodes.Statement, session: Session) -> None:
     """Declare the table of CREATE TABLE … AS for the statements that follow, without running anything."""
-    from sqlstream.grammar import nodes  # loaded when the command runs: help and errors stay fast
-    from sqlstream.statements.definitions import create_table
-    from sqlstream.statements.registry import define
-
     if isinstance(statement, nodes.CreateMaterializedView):
         define(statement, session.workspace, "")
 
@@ -222,26 +172,11 @@ def _declare(statement: nodes.Statement, session: Session) -> None:
 # --- sqlstream format ------------------------------------------------------------------------------------------
 
 
-_FORMAT = """\b
-Examples:
-  sqlstream format query.sql
-  sqlstream format --write *.sql
-  sqlstream format --check *.sql     exit code 1 where a file would change
-"""
-
-
-@click.command("format", epilog=_FORMAT)
-@click.option("--check", is_flag=True, help="Change nothing; exit with 1 where a file is not formatted.")
-@click.option("--write", is_flag=True, help="Rewrite the files in place.")
-@click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file.")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
 def format_command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, write: bool) -> int:
     """Print SQL in the standard layout.
 
     Comments stay beside their words, and ${name} as it is.
     """
-    from sqlstream.grammar import format_script  # loaded when the command runs: help and errors stay fast
-
     if check and write:
         raise click.UsageError("--check and --write exclude each other")
     scripts = written_scripts(files, statements)
@@ -275,19 +210,6 @@ def _rewrite(script: Script, text: str) -> None:
 # --- sqlstream lsp ---------------------------------------------------------------------------------------------
 
 
-_LSP = """\b
-The files are definitions that all documents know; the folder's sqlstream.toml holds, too.
-
-\b
-Examples:
-  sqlstream lsp
-  sqlstream lsp tables.sql
-"""
-
-
-@click.command("lsp", epilog=_LSP)
-@project_option
-@click.argument("files", nargs=-1, metavar="[FILE]...")
 def lsp_command(files: tuple[str, ...]) -> None:
     """Serve editors: the language server protocol on standard input and output.
 
@@ -295,22 +217,9 @@ def lsp_command(files: tuple[str, ...]) -> None:
     """
     if find_spec("pygls") is None:
         raise click.UsageError("the language server needs pygls: pip install 'sqlstream[lsp]'")
-    from sqlstream.analysis import Planner  # loaded when the command runs: help and errors stay fast
-    from sqlstream.lsp.server import server_of
-
     with open_session(None, ()) as session:
         planner = Planner().with_session(session)
         for script in read_scripts(files, (), ()) if files else ():
             planner = planner.with_ddl(script.text)
         # It closes what it speaks to, which commands flush when they end.
         server_of(planner).start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
-
-
-# --- sqlstream version -----------------------------------------------------------------------------------------
-
-
-@click.command("version")
-def version_command() -> None:
-    """Print the versions of sqlstream and of what it stands on."""
-    for name, version in versions().items():
-        click.echo(f"{name:<9} {version}")

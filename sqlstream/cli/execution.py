@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table
-from sqlstream.cli.output import plain_text, writer_for
+from sqlstream.cli.output import StatusLine, plain_text, working, writer_for
 from sqlstream.cli.progress import JobStatus, line_of, total, written
-from sqlstream.cli.scripts import Script
-from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL, StatusLine, working
+from sqlstream.cli.scripts import Script, open_session, read_scripts
+from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
-from sqlstream.results import Rows, shown_rows_of
+from sqlstream.results import Rows
 from sqlstream.secrets import shown_script
 from sqlstream.session import Session
 from sqlstream.spark.startup import SparkStart
@@ -218,3 +219,22 @@ class Execution:
         if running and not kept:
             click.echo("  no checkpoint is kept; --set execution.checkpointing.dir=DIR keeps one", err=True)
         return INTERRUPTED
+
+
+# --- sqlstream run ---------------------------------------------------------------------------------------------
+
+
+def run_command(
+    files: tuple[str, ...],
+    statements: tuple[str, ...],
+    parameters: tuple[str, ...],
+    settings: tuple[str, ...],
+    master: str | None,
+    output: str,
+    progress: bool | None,
+) -> int:
+    """Run scripts: files first, then -e; "-" is standard input."""
+    scripts = read_scripts(files, statements, parameters)
+    shown = sys.stderr.isatty() if progress is None else progress
+    with open_session(master, settings) as session:
+        return Execution(session, output, shown, quiet=progress is False).run(scripts)

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+import pyarrow as pa
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.output import PagedWriter, TableWriter, Writer
 from sqlstream.cli.progress import JobStatus
-from sqlstream.results import shown_rows_of
 from sqlstream.settings import RESULT_MODE, Settings
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
-    from rich.console import RenderableType
 
     from sqlstream.query import Query
 
@@ -37,9 +39,6 @@ def follow_on(out: TextIO, following: Following) -> None:
     if not out.isatty():
         following.follow()
         return
-    from rich.console import Console
-    from rich.live import Live
-
     keep_stderr()
     console = Console(file=out, highlight=False)
     with Live(following, console=console, refresh_per_second=4, transient=True, redirect_stdout=False):
@@ -91,8 +90,6 @@ class _Shown:
             self.table = table
 
     def __rich__(self) -> RenderableType:
-        from rich.text import Text
-
         lines = StringIO()
         if self.table is not None:
             page = self.table.slice(0, self._page)
@@ -135,8 +132,6 @@ class _Tail:
         self._skipped = 0
 
     def follow(self) -> None:
-        import pyarrow as pa
-
         for table in self._tables:
             rows = table if self._last is None else pa.concat_tables([self._last, table])
             gone = max(0, rows.num_rows - self._page)
@@ -153,7 +148,5 @@ class _Tail:
         return lines.getvalue()
 
     def __rich__(self) -> RenderableType:
-        from rich.text import Text
-
         columns = shutil.get_terminal_size().columns
         return Text(self.text() + self._status.text(columns), no_wrap=True, overflow="crop")

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from sqlstream.paths import importable
 from sqlstream.udfs.texts import is_text, reason_of
-
-if TYPE_CHECKING:
-    from sqlstream.project import Project
 
 _ENCODING = "utf-8-sig"
 
@@ -156,7 +154,7 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
 # --- --profile: the project of the working directory -----------------------------------------------------------
 
 
-_PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
+PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 
 
 def project_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,24 +165,92 @@ def project_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def wrapped(profile: str | None, **arguments: Any) -> Any:
-        token = _PROFILE.set(profile or None)
+        token = PROFILE.set(profile or None)
         try:
             return command(**arguments)
         finally:
-            _PROFILE.reset(token)
+            PROFILE.reset(token)
 
     return wrapped
 
 
-def current_project() -> Project | None:
-    """The project of the working directory, with the profile of the command line and its variables of the environment;
-    None where there is none. A usage error for a profile without a project."""
-    from sqlstream.project import FILE, nearest_project  # loaded when the command runs: help and errors stay fast
+_PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 
-    project = nearest_project(Path.cwd(), _PROFILE.get())
-    if project is None and _PROFILE.get() is not None:
-        raise click.UsageError(f'--profile "{_PROFILE.get()}" needs a {FILE} in this directory or above')
-    for file in project.env_files if project is not None else ():
-        for name, value in read_variables(file).items():
-            os.environ.setdefault(name, value)
-    return project
+
+def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
+    for decorate in (
+        env_file_option,
+        project_option,
+        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
+        click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
+        click.argument("files", nargs=-1, metavar="[FILE]..."),
+    ):
+        command = decorate(command)
+    return _with_modules(command)
+
+
+def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Python modules beside the scripts and in the current directory can be imported while the command runs."""
+
+    @functools.wraps(command)
+    def wrapped(files: tuple[str, ...], **arguments: Any) -> Any:
+        with importable(*(Path(name).parent for name in files if name != "-"), Path.cwd()):
+            return command(files=files, **arguments)
+
+    return wrapped
+
+
+def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --set, --settings and --master of commands that run statements."""
+    command = _with_files_of_settings(command)
+    for decorate in (
+        click.option(
+            "--settings",
+            "settings_files",
+            multiple=True,
+            metavar="FILE",
+            envvar="SQLSTREAM_SETTINGS",
+            type=click.Path(),
+            help="Settings from a file: lines KEY: VALUE, KEY = VALUE or SET. $SQLSTREAM_SETTINGS names one, too.",
+        ),
+        click.option("--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002."),
+        click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _with_files_of_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Read the settings of files, which those of ``--set`` override."""
+
+    @functools.wraps(command)
+    def wrapped(settings: tuple[str, ...], settings_files: tuple[str, ...], **arguments: Any) -> Any:
+        given = {pair.partition("=")[0] for pair in settings}
+        read = {key: value for name in settings_files for key, value in settings_of(read_text(name)).items()}
+        kept = tuple(f"{key}={value}" for key, value in read.items() if key not in given)
+        return command(settings=(*kept, *settings), **arguments)
+
+    return wrapped
+
+
+_LINE = re.compile(r"(?:SET\s+)?['\"]?([\w.#-]+)['\"]?\s*[:=]\s*(.*?)\s*;?", re.IGNORECASE)
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The settings of a file, by key. A usage error for a line that is none."""
+    settings: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        written = line.strip()
+        if not written or written.startswith(("#", "--")):
+            continue
+        setting = _LINE.fullmatch(written)
+        if setting is None:
+            raise click.UsageError(f"line {number} of the settings is no KEY: VALUE")
+        value = setting[2]
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+        settings[setting[1]] = value[1:-1] if quoted else value
+    return settings
+
+
+FORMATS = ("table", "json", "jsonl", "csv", "markdown", "vertical")

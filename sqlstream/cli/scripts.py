@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlstream.cli.options import current_project, env_file_option, pairs, project_option, read_text, require_text
+from sqlstream.arguments import literal_of_text, named_parameters, with_values
+from sqlstream.cli.options import PROFILE, pairs, read_text, read_variables, require_text
+from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
-from sqlstream.paths import importable
+from sqlstream.project import FILE, Project, enter, nearest_project
 from sqlstream.secrets import may_be_secret, option_at
-
-if TYPE_CHECKING:
-    from sqlstream.session import Session
+from sqlstream.session import Session, connect
 
 UNKNOWN_PARAMETER = "SS190"
-_PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 _PLACEHOLDER = re.compile(r"(?<!\$)\$\{(\w+)\}")  # what follows another $ is a text between $$
 
 
@@ -32,30 +29,6 @@ class Script:
 
     name: str
     text: str
-
-
-def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
-    for decorate in (
-        env_file_option,
-        project_option,
-        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
-        click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
-        click.argument("files", nargs=-1, metavar="[FILE]..."),
-    ):
-        command = decorate(command)
-    return _with_modules(command)
-
-
-def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Python modules beside the scripts and in the current directory can be imported while the command runs."""
-
-    @functools.wraps(command)
-    def wrapped(files: tuple[str, ...], **arguments: Any) -> Any:
-        with importable(*(Path(name).parent for name in files if name != "-"), Path.cwd()):
-            return command(files=files, **arguments)
-
-    return wrapped
 
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
@@ -127,8 +100,6 @@ def substitute(
 def with_parameters(text: str, parameters: Mapping[str, str], variables: Mapping[str, str] | None = None) -> str:
     """The text with the parameters put in, ``${name}`` as they are written and ``:name`` as literals; what has no value
     stays."""
-    from sqlstream.arguments import literal_of_text  # loaded when the command runs: help and errors stay fast
-
     literals = {name: literal_of_text(value) for name, value in parameters.items()}
     return _filled(_put_in(text, parameters, variables or {}), literals)
 
@@ -143,15 +114,11 @@ def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, st
 
 
 def _filled(text: str, literals: Mapping[str, str]) -> str:
-    from sqlstream.arguments import with_values  # loaded when the command runs: help and errors stay fast
-
     return with_values(text, literals) if _named(text) & literals.keys() else text
 
 
 def _named(text: str) -> set[str]:
     """The names of ``:name``; none in a text that has no tokens."""
-    from sqlstream.arguments import named_parameters  # loaded when the command runs: help and errors stay fast
-
     try:
         return {name for name, _ in named_parameters(text)}
     except SqlStreamError:
@@ -190,67 +157,11 @@ def _how_to_give(name: str, key: str | None) -> str:
 # --- Sessions: --set, --settings and --master ------------------------------------------------------------------
 
 
-def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --set, --settings and --master of commands that run statements."""
-    command = _with_files_of_settings(command)
-    for decorate in (
-        click.option(
-            "--settings",
-            "settings_files",
-            multiple=True,
-            metavar="FILE",
-            envvar="SQLSTREAM_SETTINGS",
-            type=click.Path(),
-            help="Settings from a file: lines KEY: VALUE, KEY = VALUE or SET. $SQLSTREAM_SETTINGS names one, too.",
-        ),
-        click.option("--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002."),
-        click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
-    ):
-        command = decorate(command)
-    return command
-
-
-def _with_files_of_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Read the settings of files, which those of ``--set`` override."""
-
-    @functools.wraps(command)
-    def wrapped(settings: tuple[str, ...], settings_files: tuple[str, ...], **arguments: Any) -> Any:
-        given = {pair.partition("=")[0] for pair in settings}
-        read = {key: value for name in settings_files for key, value in settings_of(read_text(name)).items()}
-        kept = tuple(f"{key}={value}" for key, value in read.items() if key not in given)
-        return command(settings=(*kept, *settings), **arguments)
-
-    return wrapped
-
-
-_LINE = re.compile(r"(?:SET\s+)?['\"]?([\w.#-]+)['\"]?\s*[:=]\s*(.*?)\s*;?", re.IGNORECASE)
-
-
-def settings_of(text: str) -> dict[str, str]:
-    """The settings of a file, by key. A usage error for a line that is none."""
-    settings: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        written = line.strip()
-        if not written or written.startswith(("#", "--")):
-            continue
-        setting = _LINE.fullmatch(written)
-        if setting is None:
-            raise click.UsageError(f"line {number} of the settings is no KEY: VALUE")
-        value = setting[2]
-        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        settings[setting[1]] = value[1:-1] if quoted else value
-    return settings
-
-
 def open_session(master: str | None, settings: Sequence[str]) -> Session:
     """A session of the project with the settings of ``--set``; a wrong one is a usage error. Both options may name
     environment variables."""
     if not require_text("local" if master is None else master, "--master").strip():
         raise click.UsageError("--master is empty")
-    from sqlstream.connectors.secrets import resolved  # loaded when the command runs: help and errors stay fast
-    from sqlstream.project import enter
-    from sqlstream.session import connect
-
     project = current_project()
     try:
         session = connect(resolved({"--master": master})["--master"])
@@ -261,3 +172,15 @@ def open_session(master: str | None, settings: Sequence[str]) -> Session:
     except SqlStreamError as error:
         raise click.UsageError(str(error)) from error
     return session
+
+
+def current_project() -> Project | None:
+    """The project of the working directory, with the profile of the command line and its variables of the environment;
+    None where there is none. A usage error for a profile without a project."""
+    project = nearest_project(Path.cwd(), PROFILE.get())
+    if project is None and PROFILE.get() is not None:
+        raise click.UsageError(f'--profile "{PROFILE.get()}" needs a {FILE} in this directory or above')
+    for file in project.env_files if project is not None else ():
+        for name, value in read_variables(file).items():
+            os.environ.setdefault(name, value)
+    return project

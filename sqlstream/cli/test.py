@@ -10,33 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.cli.options import current_project, pairs, project_option, require_writable
-from sqlstream.cli.terminal import StatusLine, working
+from sqlstream.cli.options import pairs, require_writable
+from sqlstream.cli.output import StatusLine, working
+from sqlstream.cli.scripts import current_project
 from sqlstream.errors import SqlStreamError
+from sqlstream.testing.case_format import case_files, cases_root
+from sqlstream.testing.cases import selected
+from sqlstream.testing.report import Result, Summary, write_junit
+from sqlstream.testing.spark import LocalSession
+from sqlstream.testing.suite import How, Item, files_behind, files_with_tests, items_of, run_items, selection
 
 if TYPE_CHECKING:
     from sqlstream.project import Project
-    from sqlstream.testing.report import Result
-    from sqlstream.testing.suite import How, Item
 
-_EPILOG = """\b
-Tests are blocks of golden files (*.golden) and EXECUTE UNIT TEST in SQL files (*.sql), below each
-PATH, by default the current directory; --cases adds case files (*.json). All run in one process on
-one Spark, which starts with the first of them that needs it.
 
-\b
-Prints one line a test, PASS or FAIL, below the latter what is different; of case files also
-REFUSED with code and message. Then totals. Exit code 1 where a test fails.
-
-\b
-Examples:
-  sqlstream test
-  sqlstream test tests/revenue.golden -k "late and not session" -x
-  sqlstream test tests --bless
-  sqlstream test tests -n 4 --junit report.xml
-  sqlstream test tests --watch
-  sqlstream test --cases cases --json report.json --select windows/
-"""
 _RESTARTS = {"none": 0, "third": 3, "all": 1}
 
 
@@ -52,10 +39,6 @@ class _Wanted:
 
     def items(self) -> list[Item]:
         # loaded when the command runs: help and errors stay fast
-        from sqlstream.testing.case_format import case_files, cases_root
-        from sqlstream.testing.cases import selected
-        from sqlstream.testing.suite import Item, files_with_tests, items_of
-
         files = selected(files_with_tests(self.paths), self.select)
         items = [item for path in dict.fromkeys(files) for item in items_of(path, self.restarts)]
         if self.cases is not None:
@@ -64,27 +47,6 @@ class _Wanted:
         return [item for item in items if self.chosen(item.searched)]
 
 
-@click.command("test", epilog=_EPILOG)
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--cases", metavar="DIR", type=click.Path(exists=True, path_type=Path),
-    help="Run the case files (*.json) below DIR.",
-)  # fmt: skip
-@click.option("-k", "words", metavar="WORDS", help="Only tests whose file, name or title has the words: a and not b.")
-@click.option("--select", metavar="TEXT", help="Only the files whose path contains TEXT.")
-@click.option("-x", "--exitfirst", "until_failure", is_flag=True, help="Stop at the first test that fails.")
-@click.option("--bless", is_flag=True, help="Write what comes out into golden files; read the diff afterwards.")
-@click.option("--watch", is_flag=True, help="Stay, and run tests again when their files change.")
-@click.option("-n", "processes", metavar="N", type=click.IntRange(1), default=1, help="Run in N processes.")
-@click.option(
-    "--restarts", type=click.Choice(tuple(_RESTARTS)), default="none", show_default=True,
-    help="Which stream blocks also run with restarts between their steps.",
-)  # fmt: skip
-@click.option("--streaming", is_flag=True, help="Run tests as streaming queries of Spark, as in production: slower.")
-@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
-@click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
-@click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
-@project_option
 def test_command(
     paths: tuple[Path, ...],
     cases: Path | None,
@@ -101,8 +63,6 @@ def test_command(
     settings: tuple[str, ...],
 ) -> int:
     """Run tests: inputs, clock steps and expected outputs of queries."""
-    from sqlstream.testing.suite import How  # loaded when the command runs: help and errors stay fast
-
     given = pairs(settings, "--set")
     paths = paths or (() if cases is not None else (Path(),))
     wanted = _Wanted(paths, cases, select, _selection(words), _RESTARTS[restarts])
@@ -123,8 +83,6 @@ def test_command(
 
 
 def _selection(words: str | None) -> Callable[[str], bool]:
-    from sqlstream.testing.suite import selection  # loaded when the command runs: help and errors stay fast
-
     try:
         return selection(words) if words is not None else lambda name: True
     except ValueError as error:
@@ -140,8 +98,6 @@ def _nothing(wanted: _Wanted, words: str | None) -> str:
 
 
 def _check_settings(given: Mapping[str, str], project: Project | None) -> None:
-    from sqlstream.testing.spark import LocalSession  # loaded when the command runs: help and errors stay fast
-
     try:
         LocalSession(given, project).close()
     except SqlStreamError as error:
@@ -159,9 +115,6 @@ class _Run:
     def all(self, items: Sequence[Item]) -> bool:
         """Run the tests and write the reports. True where one fails."""
         # loaded when the command runs: help and errors stay fast
-        from sqlstream.testing.report import Summary, write_junit
-        from sqlstream.testing.suite import run_items
-
         with working("running tests") as status:
             results = run_items(
                 items,
@@ -223,8 +176,6 @@ def watched(
 
 def _times(items: Sequence[Item], folders: Iterable[Path]) -> Times:
     """When each file that tests may rest on was last changed."""
-    from sqlstream.testing.suite import files_behind  # loaded when the command runs: help and errors stay fast
-
     below = (path for folder in folders for path in folder.rglob("*") if path.suffix in _SUFFIXES)
     named = (path for item in {item.path: item for item in items}.values() for path in files_behind(item.path))
     times: Times = {}
@@ -237,8 +188,6 @@ def _times(items: Sequence[Item], folders: Iterable[Path]) -> Times:
 
 
 def _concerned(items: Sequence[Item], changed: set[Path]) -> list[Item]:
-    from sqlstream.testing.suite import files_behind  # loaded when the command runs: help and errors stay fast
-
     behind = {item.path: {path.resolve() for path in files_behind(item.path)} for item in items}
     named = {path for paths in behind.values() for path in paths}
     if not changed <= named:

@@ -39,6 +39,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, Ro
 from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
@@ -390,8 +391,6 @@ class Sink(Connector):
 
     def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
         """Inserted rows, in as many tasks as the table says; changes keep the order that they have."""
-        from sqlstream.udfs.kernel import ROW_KIND  # imports pyarrow, which definitions do not need
-
         tasks = self.values(table).get(PARALLELISM.key)
         return rows if tasks is None or ROW_KIND in rows.columns else rows.repartition(tasks)
 

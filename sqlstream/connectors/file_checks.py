@@ -6,35 +6,37 @@ files that cannot be read.
 
 from __future__ import annotations
 
+import csv
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from sqlstream.connectors.file_tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
-from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.udfs.listed_files import require_readable, shown_name
+from sqlstream.udfs.listed_files import mismatches, require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 WRONG_HEADER = "SS525"
 MISSPELT_FIELD = "SS526"
 
 MOST_FILES = 100
 _MOST_TEXT_FILES = 4
-_MOST_RECORDS = 100
+MOST_RECORDS = 100
 _LIKENESS = 0.75  # the least ratio of difflib for two names of which one is surely the other misspelt
 
 
@@ -58,11 +60,6 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def is_hidden(name: str) -> bool:
-    """Whether readers of directories skip a file or folder of this name."""
-    return name.startswith(("_", "."))
-
-
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
@@ -75,32 +72,12 @@ def wrong_columns(
             schemas = ((str(file), schema) for file in files if (schema := _schema(file, values["format"])) is not None)
             return wrong_schema(table, values["format"], columns, schemas)
         case "csv" if values["csv.header"]:
-            headers = ((str(file), line) for file in files for line in _header(_lines(file, _MOST_RECORDS), values))
+            headers = ((str(file), line) for file in files for line in header(_lines(file, MOST_RECORDS), values))
             return wrong_header(table, values, columns, headers)
         case "json":
             return misspelt_fields(
-                table, columns, [(str(f), _lines(f, _MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
+                table, columns, [(str(f), _lines(f, MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
             )
-    return []
-
-
-def wrong_columns_through_spark(
-    spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
-) -> list[Diagnostic]:
-    """As ``wrong_columns``, for files that only Spark can read."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    path, kind = values["path"], values["format"]
-    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
-        if kind in ("parquet", "orc"):
-            return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
-        if kind == "json" or (kind == "csv" and values["csv.header"]):
-            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(_MOST_RECORDS).collect()
-            lines = [row[0] for row in rows]
-            if kind == "json":
-                return misspelt_fields(table, columns, [(path, lines)])
-            return wrong_header(table, values, columns, [(path, line) for line in _header(lines, values)])
     return []
 
 
@@ -108,31 +85,17 @@ def wrong_columns_through_spark(
 
 
 def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
-    import pyarrow as pa
-
     with suppress(pa.ArrowException, OSError):
         if format == "orc":
-            from pyarrow import orc
-
             return orc.ORCFile(file).schema
-        import pyarrow.parquet as pq
-
         return pq.read_schema(file)
     return None
-
-
-def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
-    from sqlstream.udfs.spark.internals import arrow_schema
-
-    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
 
 
 def wrong_schema(
     table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
 ) -> list[Diagnostic]:
     """SS524 for columns that a file does not have, SS467 for those of another type."""
-    from sqlstream.udfs.file_schema import mismatches
-
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
@@ -174,7 +137,7 @@ def wrong_header(
     return []
 
 
-def _header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+def header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     """The first line that is no comment, if any."""
     return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
 
@@ -193,8 +156,6 @@ def _wrong_name(
 
 
 def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
-    import csv
-
     dialect = csv_settings(values)
     quote, escape = dialect["quote"] or None, dialect["escape"] if dialect["escape"] != dialect["quote"] else None
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
@@ -247,8 +208,6 @@ def _misspelt(table: Table, column: Column, field: str, file: str) -> Diagnostic
 
 def _lines(file: Path, most: int) -> list[str]:
     """The first lines of a file that are not empty, unpacked."""
-    import pyarrow as pa
-
     with (
         suppress(pa.ArrowException, OSError, UnicodeDecodeError),
         pa.input_stream(str(file), compression="detect") as raw,
@@ -318,11 +277,6 @@ def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Di
 
 WRONG_DIRECTORY = "SS532"
 
-_CONDITIONS = frozenset({
-    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
-    "CONFLICTING_DIRECTORY_STRUCTURES",
-})  # fmt: skip
-
 
 def wrong_directories(
     table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
@@ -336,25 +290,10 @@ def wrong_directories(
             names = [name.partition("=")[0] for name in file.relative_to(folders[0]).parts[:-1]]
             if sorted(names) != sorted(partitions):
                 wanted = "/".join(f"{name}=…" for name in partitions)
-                yield _wrong(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
+                yield wrong_directory(table, f'file "{shown_name(str(file))}" is not in "{wanted}"')
 
 
-@contextmanager
-def directory_errors(table: Table) -> Iterator[None]:
-    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        if error.getCondition() not in _CONDITIONS:
-            raise
-        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
-        wrong = _wrong(table, f"a directory of its path does not fit: {why}")
-        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None
-
-
-def _wrong(table: Table, what: str) -> Diagnostic:
+def wrong_directory(table: Table, what: str) -> Diagnostic:
     hint = (
         "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
     )

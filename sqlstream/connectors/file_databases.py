@@ -15,12 +15,10 @@ from sqlstream.options import PATH, Option
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
-from sqlstream.udfs.lookup.sources import duckdb, sqlite
+from sqlstream.udfs.lookup.sources import file_database
 from sqlstream.udfs.lookup.sources.clients import no_package
-from sqlstream.udfs.lookup.sources.duckdb import DuckDbSource
-from sqlstream.udfs.lookup.sources.file_database import first_line
+from sqlstream.udfs.lookup.sources.file_database import DuckDbSource, SqliteSource, first_line
 from sqlstream.udfs.lookup.sources.sql_text import Dialect
-from sqlstream.udfs.lookup.sources.sqlite import SqliteSource
 from sqlstream.udfs.texts import reason_of
 
 NO_FILE = "SS566"
@@ -89,8 +87,8 @@ def file_as_of(path: str, *, changing: bool = False) -> str:
 # --- duckdb ---------------------------------------------------------------------------------------------------
 
 
-_ELEMENTS = [name for name in duckdb.DIALECT.sent if name not in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ")]
-_TYPES_OF_DUCKDB = (*duckdb.DIALECT.sent, *(f"ARRAY<{name}>" for name in _ELEMENTS))
+_ELEMENTS = [name for name in file_database.DUCKDB.sent if name not in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ")]
+_TYPES_OF_DUCKDB = (*file_database.DUCKDB.sent, *(f"ARRAY<{name}>" for name in _ELEMENTS))
 _SMALL = ("tinyint", "smallint", "utinyint")
 _MIDDLE = (*_SMALL, "integer", "usmallint")
 _LARGE = (*_MIDDLE, "bigint", "uinteger")
@@ -117,7 +115,7 @@ _COLUMNS_QUERY = """
 
 
 def _columns_of_duckdb(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
-    with closing(duckdb.connect(path)) as database:
+    with closing(file_database.connect_to_duckdb(path)) as database:
         schema = parts[-2] if len(parts) > 1 else "main"
         types: dict[str, str] = dict(database.execute(_COLUMNS_QUERY, [parts[-1], schema]).fetchall())
         if not types:
@@ -142,12 +140,10 @@ class DuckDb(LookupTable):
         """Checks first that the file has the table, and the columns with types that can be read."""
         if find_spec("duckdb") is None:
             raise no_package("duckdb", "duckdb")
-        from duckdb import Error
-
         values = self.resolved_values(table)
         path, parts = values["path"], values["table-name"]
-        require_keys(table, request, duckdb.DIALECT)
-        types = columns_there(table, path, lambda: _columns_of_duckdb(table, path, parts), Error)
+        require_keys(table, request, file_database.DUCKDB)
+        types = columns_there(table, path, lambda: _columns_of_duckdb(table, path, parts), file_database.duckdb_error())
         names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
         stored = matched(table, names, types, READABLE)
         connections, file = values["lookup.connections"], file_as_of(path)
@@ -160,11 +156,11 @@ class DuckDb(LookupTable):
 # --- sqlite ---------------------------------------------------------------------------------------------------
 
 
-_TYPES_OF_SQLITE = (*sqlite.DIALECT.sent, "TIMESTAMP", "TIMESTAMP_NTZ")
+_TYPES_OF_SQLITE = (*file_database.SQLITE.sent, "TIMESTAMP", "TIMESTAMP_NTZ")
 
 
 def _columns_of_sqlite(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
-    with closing(sqlite.connect(path)) as database:
+    with closing(file_database.connect_to_sqlite(path)) as database:
         rows = database.execute("SELECT name FROM pragma_table_info(?)", [parts[-1]]).fetchall()
         if not rows or parts[:-1] not in ((), ("main",)):
             tables = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
@@ -188,7 +184,7 @@ class Sqlite(LookupTable):
         """Checks first that the file has the table and the columns, which have no types in SQLite."""
         values = self.resolved_values(table)
         path, parts = values["path"], values["table-name"]
-        require_keys(table, request, sqlite.DIALECT)
+        require_keys(table, request, file_database.SQLITE)
         columns = columns_there(table, path, lambda: _columns_of_sqlite(table, path, parts), sqlite3.Error)
         names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
         stored = matched(table, names, columns, {})

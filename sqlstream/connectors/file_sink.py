@@ -6,149 +6,17 @@ import glob
 import re
 import shutil
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlstream.connectors.change_formats import has_kinds
-from sqlstream.connectors.change_messages import encode_changes
-from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
-from sqlstream.connectors.file_checks import is_hidden
-from sqlstream.connectors.file_tables import credentials, local_path, partition_columns, shown_path, unusable
-from sqlstream.connectors.formats import json_columns, quoted, writing
-from sqlstream.connectors.keyed_rows import ROWS, holds_rows_now, is_foreign, replace_file
-from sqlstream.connectors.unrepresentable import refusing
+from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
+from sqlstream.connectors.file_tables import is_hidden, local_path, shown_path, unusable
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
-from sqlstream.spark.running import shares_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-_LINE = "__line"
-
-
-@dataclass(frozen=True)
-class _Target:
-    path: str
-    format: str
-    options: Mapping[str, str]
-    partitions: list[str]
-
-
-def stream_writer(
-    environment: Environment, table: Table, rows: DataFrame, values: Mapping[str, Any]
-) -> DataStreamWriter:
-    """Spark's file sink, whose log in the directory says which files count. ``values``: the options of the table."""
-    if holds_rows_now(table):
-        return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
-    target = _target(environment, table, values)
-    local = local_path(target.path)
-    if environment.after is not None and local is not None:
-        begin_after(Path(local), environment.after)
-    rows = _as_written(rows, table, values, target)
-    writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
-    return writer.partitionBy(*target.partitions) if target.partitions else writer
-
-
-def batch_writer(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
-    """Writes each micro-batch into a folder of its own, or into the file of current rows."""
-    if holds_rows_now(table):
-        return _replace_batches(environment, table, values)
-    target = _target(environment, table, values)
-
-    def write_batch(batch: DataFrame, number: int) -> None:
-        rows = _as_written(batch, table, values, target)
-        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
-        writer = writer.partitionBy(*target.partitions) if target.partitions else writer
-        writer.save(folder_of_batch(target.path, number))
-
-    return write_batch
-
-
-def _replace_batches(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
-    path = values["path"]
-    local = local_path(path)
-    if local is None or not shares_files(environment.spark):
-        message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
-        detail = "Files of another system cannot be put into the place of each other by one step."
-        hint = "Give a local path, leave out PRIMARY KEY, or write into a database."
-        raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
-    folder = Path(local)
-    try:
-        if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
-            raise not_empty(table, folder)
-        _require_directory_above(local, table)
-    except (OSError, ValueError) as error:
-        raise SqlStreamError.of([unusable(table, path, error)]) from None
-    return partial(replace_file, folder, table.primary_key, environment.run)
-
-
-def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target: _Target) -> DataFrame:
-    """The input of Spark's writer: rows, or the text of each change."""
-    from pyspark.sql import functions as F
-
-    checked = refusing(rows, table, values, target.partitions)
-    if target.format == "json":
-        return checked.select(*json_columns(checked, values))
-    if not has_kinds(table):
-        return checked
-    changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
-    text = encode_changes(changes, values).alias(_LINE)
-    return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
-
-
-def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
-    if wrong := tuple(credentials(table, {})):
-        raise SqlStreamError.of(wrong)
-    try:
-        _refuse_foreign_files(environment, table, values["path"])
-    except (OSError, ValueError) as error:
-        raise SqlStreamError.of([unusable(table, values["path"], error)]) from None
-    options = writing(values)
-    if values["format"] == "csv":
-        options["header"] = str(values["csv.header"]).lower()
-    if has_kinds(table):
-        return _Target(values["path"], "text", {}, partition_columns(table))
-    return _Target(values["path"], values["format"], options, partition_columns(table))
-
-
-def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
-    """SS508 for a directory with files of another job: Spark's file sink skips the batches that are in its log."""
-    local = local_path(path)
-    if (environment.resumed and not environment.anew) or local is None:
-        return
-    if not Path(local).exists():
-        _require_directory_above(local, table)
-        return
-    newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
-    if newest is not None and environment.after is not None:
-        if newest > environment.after:
-            message = f'path "{local}" of table "{table.name}" holds the micro-batch {newest}'
-            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
-            hint = "Write to another directory, which then has what comes after the savepoint."
-            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
-        return
-    if not Path(local).is_dir() or holds_files(Path(local)):
-        raise not_empty(table, Path(local))
-
-
-def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
-    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
-    local = local_path(table.option("path") or "")
-    if not environment.resumed or environment.anew or environment.after is None or local is None:
-        return
-    try:
-        if holds_rows_now(table):
-            require_rows(table, Path(local), written)
-            return
-        require_log(table, Path(local), written, environment.after, streamed)
-    except (OSError, ValueError) as error:
-        raise SqlStreamError.of([unusable(table, local, error)]) from None
+    pass
 
 
 def truncate_directory(table: Table) -> None:
@@ -165,7 +33,7 @@ def truncate_directory(table: Table) -> None:
         raise SqlStreamError.of([unusable(table, local, error)]) from None
 
 
-def _require_directory_above(local: str, table: Table) -> None:
+def require_directory_above(local: str, table: Table) -> None:
     """SS508 where a file stands where the path wants a directory."""
     above = next(parent for parent in Path(local).absolute().parents if parent.exists())
     if not above.is_dir():
@@ -209,17 +77,6 @@ def holds_files(folder: Path) -> bool:
 
 def _is_or_holds_file(path: Path) -> bool:
     return not path.is_dir() or path.is_symlink() or holds_files(path)
-
-
-def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
-    """The checks of ``require_log`` for a directory with the current rows of its table."""
-    has_written = written is not None and written.until is not None and written.since < written.until
-    if has_written and not (folder / ROWS).exists():
-        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
-        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
-        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
-    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
-        raise not_empty(table, folder)
 
 
 def require_logged(table: Table, folder: Path, batch: int) -> None:

@@ -5,26 +5,20 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import PATH_ERROR, WRONG_COLUMN, columns_of
-from sqlstream.connectors.formats import quoted, shown
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, hint_of
-from sqlstream.planner.bad_rows import BAD_ROW
-from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
+from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
-from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import reason_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-
 CREDENTIALS = "SS584"
+ROWS = "rows.parquet"
+"""The file of a directory with the current rows of a table."""
 MOST_PER_TRIGGER = "source.max-files-per-trigger"
 _LONGEST_SHOWN = 100
 
@@ -101,12 +95,6 @@ KIND_COLUMN = Option(
     NAME,
     "The column with the kind of each row, +I, -U, +U or -D, or a word for it such as DELETE; with 'changelog-mode'.",
 )
-_WORDS = {
-    RowKind.INSERT: ("+I", "I", "INSERT"),
-    RowKind.UPDATE_BEFORE: ("-U", "UB", "UPDATE_BEFORE"),
-    RowKind.UPDATE_AFTER: ("+U", "U", "UA", "UPDATE", "UPDATE_AFTER"),
-    RowKind.DELETE: ("-D", "D", "DELETE"),
-}
 
 
 def kind_column(table: Table) -> str | None:
@@ -137,27 +125,13 @@ def read_columns(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns if name is None or name in columns else (*columns, name)
 
 
-def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with ROW_KIND. The job fails with SS402 at a kind that the table does not declare.
-
-    If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
-    """
-    from pyspark.sql import functions as F
-
-    name = kind_column(table)
-    assert name is not None
-    rows = rows.withColumn(ROW_KIND, _kind(F.col(quoted(name)), table, name))
-    return rows.withColumn(name, F.lit(None).cast("STRING")) if name in columns else rows.drop(name)
+def holds_rows_now(table: Table) -> bool:
+    """Whether the directory of the table holds its current rows by PRIMARY KEY, in one Parquet file."""
+    one_file = not (table.option("partition-by") or "").strip()
+    parquet = (table.option("format") or "").strip().lower() == "parquet"
+    return bool(table.primary_key) and parquet and one_file and table.changelog == APPEND_ONLY
 
 
-def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
-    from pyspark.sql import functions as F
-
-    word, kinds = F.upper(F.trim(text)), sorted(table.changelog, key=list(RowKind).index)
-    listed = ", ".join(kind.value for kind in kinds)
-    start = F.lit(f'{BAD_ROW}: column "{name}" of table "{table.name}" tells the kind "')
-    message = F.concat(start, F.coalesce(shown(text), F.lit("NULL")), F.lit(f'" of a row, which is none of {listed}'))
-    kind = F.raise_error(message).cast("STRING")
-    for declared in kinds:
-        kind = F.when(word.isin(*_WORDS[declared]), F.lit(declared.value)).otherwise(kind)
-    return kind
+def is_hidden(name: str) -> bool:
+    """Whether readers of directories skip a file or folder of this name."""
+    return name.startswith(("_", "."))

@@ -1,4 +1,4 @@
-"""``filesystem``: files as a stream (``file_source``), as a target (``file_sink``), and as a table for lookups."""
+"""``filesystem``: files as a stream, as a target (``file_sink``), and as a table for lookups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
     CHANGE_FORMATS,
     CHANGE_OPTIONS,
@@ -29,22 +30,16 @@ from sqlstream.connectors.connector import (
     ViewTable,
 )
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
-from sqlstream.connectors.file_sink import (
-    LOG,
-    batch_writer,
-    require_intact,
-    require_logged,
-    stream_writer,
-    truncate_directory,
-)
-from sqlstream.connectors.file_source import file_splits, has_file_splits, read_files
+from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
     KIND_COLUMN,
     METADATA,
     MOST_PER_TRIGGER,
+    ROWS,
     check_kind_column,
     columns_in_files,
     credentials,
+    holds_rows_now,
     is_bounded,
     kind_column,
     local_path,
@@ -53,15 +48,13 @@ from sqlstream.connectors.file_tables import (
     read_columns,
     tells_kinds,
     unusable,
-    with_kinds,
 )
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
-from sqlstream.connectors.keyed_rows import ROWS, holds_rows_now, is_foreign
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
-from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
@@ -71,6 +64,7 @@ from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 _MOST_WRONG = 3
 
@@ -298,14 +292,15 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.values(table)
         if kind_column(table) is None:
-            return read_files(environment, table, columns, values)
-        return with_kinds(read_files(environment, table, read_columns(table, columns), values), table, columns)
+            return on_spark.file_source.read_files(environment, table, columns, values)
+        rows = on_spark.file_source.read_files(environment, table, read_columns(table, columns), values)
+        return on_spark.file_source.with_kinds(rows, table, columns)
 
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-        return has_file_splits(environment, table, columns, self.values(table))
+        return on_spark.file_source.has_file_splits(environment, table, columns, self.values(table))
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        return file_splits(environment, table, self.values(table))
+        return on_spark.file_source.file_splits(environment, table, self.values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
         values = self.values(table)
@@ -317,10 +312,10 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return UPSERT if holds_rows_now(table) else takes_changes(table)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        return stream_writer(environment, table, rows, self.values(table))
+        return on_spark.file_sink.stream_writer(environment, table, rows, self.values(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        return batch_writer(environment, table, self.values(table))
+        return on_spark.file_sink.batch_writer(environment, table, self.values(table))
 
     def truncate(self, directory: Path, table: Table) -> None:
         truncate_directory(table)
@@ -333,7 +328,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         local = local_path(table.option("path") or "")
         if local is None or not Path(local).is_dir():
             return False
-        current = (Path(local) / ROWS).is_file() and not is_foreign(Path(local))
+        current = (Path(local) / ROWS).is_file() and not on_spark.keyed_rows.is_foreign(Path(local))
         return current or (Path(local) / LOG).is_dir()
 
     def remove(self, table: Table) -> None:
@@ -342,7 +337,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        require_intact(environment, table, written, streamed)
+        on_spark.file_sink.require_intact(environment, table, written, streamed)
 
     def location(self, table: Table) -> str:
         path = table.option("path") or ""

@@ -6,20 +6,18 @@ A record that cannot be read fails the job, or is marked as a bad row if the tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.json_values import missing_field, read_again, spelled
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, ON_ERROR, tolerates_bad_rows
+from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    pass
 
 PLANNED_FORMATS = ("avro", "protobuf")
 
@@ -156,17 +154,6 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to read CSV files: bad records fail, or go to CORRUPT where the table tolerates them."""
-    return reading(values) | (_TO_CORRUPT if tolerates_bad_rows(table) else {"mode": "FAILFAST"})
-
-
-def parsed_schema(table: Table) -> str:
-    """The physical columns as Spark's DDL, with CORRUPT where the table tolerates bad rows."""
-    ddl = schema_ddl(table.physical_columns)
-    return f"{ddl}, {CORRUPT} STRING" if tolerates_bad_rows(table) else ddl
-
-
 # --- checks ---------------------------------------------------------------------------------------------------
 
 
@@ -247,88 +234,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def decode(
-    messages: DataFrame,
-    value: str,
-    table: Table,
-    columns: tuple[str, ...],
-    values: Mapping[str, Any],
-    keep: Mapping[str, SparkColumn] | None = None,
-    position: SparkColumn | None = None,
-    *,
-    of_files: bool = False,
-) -> DataFrame:
-    """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
-
-    All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
-    (``of_files``) only those named, unless the table tolerates bad rows. Then BAD follows, and ``position`` is
-    where a message came from.
-    """
-    from pyspark.sql import functions as F
-
-    kept = [column.alias(name) for name, column in (keep or {}).items()]
-    if values["format"] == "raw":
-        return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
-    tolerant, is_json = tolerates_bad_rows(table), values["format"] == "json"
-    parsed = [c for c in records_columns(table) if tolerant or not of_files or c.name in columns]
-    parse = F.from_json if is_json else F.from_csv
-    fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
-    kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
-    fields += [F.col(f"__kept{i}").alias(name) for i, name in enumerate(keep or {})]
-    where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
-    texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
-    if not tolerant and not is_json:
-        if not columns:  # metadata alone needs no parsing
-            return texts.select(*fields)
-        row = parse(F.col(_TEXT), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
-        return _once(texts, row).select(*fields)
-    schema = ", ".join(filter(None, (schema_ddl(parsed), f"{CORRUPT} STRING")))
-    row = parse(F.col(_TEXT), schema, reading(values) | _TO_CORRUPT)
-    given = _once(texts, row)
-    if is_json:
-        given = _read_again(given, parsed, values)
-    if of_files and tolerant:
-        given = given.where(F.col(_ROW).isNotNull())
-    bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
-    bad = (bad | goes_on(F.col(_TEXT)) | _lacks_field(parsed, values)) if is_json else bad
-    if tolerant:
-        return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
-    wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
-    no_row = F.col(_ROW).isNull() if of_files else F.lit(False)
-    return without_bad(given, bad, wrong, F.col(_TEXT), F.col(_PLACE), no_row).select(*fields)
-
-
-def _once(texts: DataFrame, row: SparkColumn) -> DataFrame:
-    """The texts with the column ``_ROW``, which Spark computes once for each.
-
-    It would move an expression into each condition and each column that reads a field of it, but moves none through the
-    explosion of an array, here one of a single element.
-    """
-    from pyspark.sql import functions as F
-
-    return texts.select("*", F.explode(F.array(row)).alias(_ROW))
-
-
-def _read_again(rows: DataFrame, columns: Sequence[Column], values: Mapping[str, Any]) -> DataFrame:
-    """The rows, of which those that Spark cannot read are read as Flink does."""
-    from pyspark.sql import functions as F
-
-    typed, nulls = F.col(_TYPED), bool(values.get("json.ignore-parse-errors"))
-    row = read_again(columns, F.col(_TEXT), typed, CORRUPT, timestamp_pattern(values), nulls)
-    return _once(rows.withColumnRenamed(_ROW, _TYPED), row)
-
-
-def _lacks_field(columns: Sequence[Column], values: Mapping[str, Any]) -> SparkColumn:
-    from pyspark.sql import functions as F
-
-    fails = values.get("json.fail-on-missing-field")
-    return missing_field(columns, F.col(_TEXT)) != "" if fails else F.lit(False)
-
-
-_ROW, _TYPED, _TEXT, _PLACE = "__row", "__typed", "__text", "__place"
-_TO_CORRUPT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-
-
 def records_columns(table: Table) -> list[Column]:
     """The physical columns in records, without those in the names of directories."""
     partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
@@ -336,111 +241,3 @@ def records_columns(table: Table) -> list[Column]:
 
 
 # --- bad rows -------------------------------------------------------------------------------------------------
-
-_SHOWN = 100  # characters of a value or a record that cannot be read
-_BEHIND = "behind the record"
-
-
-def shown(text: SparkColumn) -> SparkColumn:
-    """The beginning of a text that cannot be read."""
-    from pyspark.sql import functions as F
-
-    return F.left(text, F.lit(_SHOWN))
-
-
-def goes_on(text: SparkColumn) -> SparkColumn:
-    """True where something follows the JSON value with which the text begins, or the text is no UTF-8.
-
-    Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
-    end of the text; only of other texts is the end looked for.
-    """
-    from pyspark.sql import functions as F
-
-    plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
-    listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
-    alone = F.coalesce(F.get_json_object(listed, "$[1]") == F.lit(_BEHIND), F.lit(False))
-    return ~(plain | alone) | ~F.is_valid_utf8(text)
-
-
-def without_bad(
-    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
-) -> DataFrame:
-    """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
-    the place, the beginning of the record.
-
-    No optimizer moves the check, because it names the file that is being read.
-    """
-    from pyspark.sql import functions as F
-
-    from sqlstream.planner.lowering.bad_rows import of_file
-
-    at = F.coalesce(F.concat(F.lit(" at "), position), of_file())
-    beginning = F.regexp_replace(shown(record), r"\s+", " ")
-    text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
-    text = F.concat(text, F.coalesce(F.concat(F.lit(": "), beginning), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
-    return rows.where(F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True)))
-
-
-def bad_column(
-    table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, position: SparkColumn
-) -> SparkColumn:
-    """BAD: the record ``text``, what is wrong where it is ``bad``, and its place.
-
-    The names of the columns that were read from it begin with ``prefix``. All of them are looked at, so that
-    Spark parses them, and a record is bad, whichever columns a query reads.
-    """
-    from pyspark.sql import functions as F
-
-    record = F.col(text).cast("BINARY").alias("record")
-    wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
-    error = F.when(bad, wrong).alias("error")
-    return F.struct(record, error, position.cast("STRING").alias("place")).alias(BAD)
-
-
-def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
-    """What is wrong with a record: the columns whose text could not be read, else the form of the record."""
-    from pyspark.sql import functions as F
-
-    csv = values["format"] == "csv"
-    parse = F.from_csv if csv else F.from_json
-    ddl = ", ".join(f"{quoted(c.name)} STRING" for c in columns) or f"{CORRUPT} STRING"
-    texts = parse(F.col(text), ddl, reading(values))
-
-    def unread(column: Column) -> SparkColumn:
-        text = shown(texts.getField(column.name))
-        message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), text, F.lit('"'))
-        return F.when(F.col(f"{prefix}{quoted(column.name)}").isNull(), message)
-
-    form = F.lit(f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object")
-    if not csv:
-        more = F.col(f"{prefix}{CORRUPT}").isNull() & goes_on(F.col(text))
-        behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
-        form = F.when(more, behind).otherwise(form)
-        if values.get("json.fail-on-missing-field"):
-            missing = missing_field(columns, F.col(text))
-            form = F.when(missing != "", F.concat(F.lit("it has no field "), missing)).otherwise(form)
-    columns_unread = F.concat_ws(", ", *map(unread, columns))
-    return F.when(columns_unread == "", form).otherwise(columns_unread)
-
-
-def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as one text of the format."""
-    from pyspark.sql import functions as F
-
-    columns = [F.col(quoted(c)) for c in rows.columns]
-    if values["format"] == "raw":
-        return columns[0]
-    return F.to_csv(F.struct(*columns), writing(values)) if values["format"] == "csv" else encode_object(rows, values)
-
-
-def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
-    from pyspark.sql import functions as F
-
-    return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
-
-
-def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
-    """The columns of ``rows`` such that ``to_json`` writes them as the options say."""
-    plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
-    return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]

@@ -13,15 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import BatchWriter, Environment, LookupTable, Sink
-from sqlstream.connectors.json_documents import (
-    COLUMN_PATH,
-    JSON_PATH,
-    check_columns,
-    check_names,
-    column_paths,
-    write_in_workers,
-)
+from sqlstream.connectors.json_documents import COLUMN_PATH, JSON_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.secrets import masked, resolved, secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
@@ -440,7 +434,9 @@ class Http(LookupTable, Sink):
         sending = (values["sink.method"], url, values["sink.body"], values["sink.batch-rows"], values["sink.requests"])
         server = _server(table, values)
         writer = HttpWriter(table.name, columns, server, *sending, retry, environment.job)
-        return lambda batch, number: write_in_workers(batch, replace(writer, batch=number), server.secrets)
+        return lambda batch, number: on_spark.rows.write_in_workers(
+            batch, replace(writer, batch=number), server.secrets
+        )
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from check_columns(table, spans)

@@ -1,23 +1,18 @@
-"""What the connectors of JSON documents, ``http`` and ``redis``, share: paths of columns, and writing in workers."""
+"""The columns of JSON documents, for the connectors ``http`` and ``redis``: where they stand, and which are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import WRONG_VALUE, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import Table
-from sqlstream.secrets import Secrets
-from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.sources.json_values import JsonPath, has_json, parse_path
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
+    pass
 
 JSON_PATH = OptionKind("path", "a path such as $.a.b[0] or $.items[*].name", parse_path)
 COLUMN_PATH = Option("columns.#.path", JSON_PATH, "Where column # stands in the JSON; without it, under its name.")
@@ -56,42 +51,3 @@ def check_names(
         elif kinds[name].name not in scalars:
             message = f'column "{name}" of type {kinds[name]} cannot be part of the option "{key}"'
             yield Diagnostic(WRONG_COLUMN, message, spans.get(key), hint="Take columns of plain types.")
-
-
-# --- writing in Spark's workers ---------------------------------------------------------------------------------
-
-
-class PartitionWriter(Protocol):
-    """Writes partitions of a micro-batch in workers. Frozen and picklable.
-
-    Spark repeats tasks and micro-batches that fail, so the writer may get the same rows again.
-    """
-
-    def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Writes the rows of a partition in their order. A repeated partition has the same number."""
-        ...
-
-
-def write_in_workers(batch: DataFrame, writer: PartitionWriter, secrets: Secrets, together: Sequence[str] = ()) -> None:
-    """Writes all rows. Rows that are equal in the columns ``together`` are in one partition, in their order.
-
-    Errors show none of the ``secrets``.
-    """
-    from pyspark.sql import functions as F
-
-    rows = batch.repartition(*(F.col(quoted(name)) for name in together)) if together else batch
-    rows.mapInArrow(_Task(writer, secrets).run, "written BIGINT").write.format("noop").mode("overwrite").save()
-
-
-@dataclass(frozen=True)
-class _Task:
-    writer: PartitionWriter
-    secrets: Secrets = field(repr=False)
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
-        with hiding(self.secrets):
-            self.writer.write(task.partitionId() if task is not None else 0, batches)
-        return iter(())

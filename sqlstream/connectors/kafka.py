@@ -1,103 +1,42 @@
-"""``kafka``: topics, through Spark's own connector, whose jar is not a part of PySpark."""
+"""``kafka`` and ``upsert-kafka``: topics, through Spark's own connector, whose jar is not a part of PySpark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
     CHANGE_FORMATS,
     CHANGE_OPTIONS,
     check_changes,
     has_kinds,
     metadata_of,
-    of_message,
     takes_changes,
 )
-from sqlstream.connectors.change_messages import decode_changes, encode_changes
-from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Environment, Source, StreamSink, columns_of
-from sqlstream.connectors.formats import (
-    CSV_OPTIONS,
-    JSON_OPTIONS,
-    PLANNED_FORMATS,
-    check_format,
-    decode,
-    encode,
-    encode_object,
-    quoted,
-)
-from sqlstream.connectors.message_keys import (
-    FORMAT,
+from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink, UpsertSink
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, wrong_keys_of_json
+from sqlstream.connectors.kafka_messages import (
+    FORMATS_OF_KEYS,
     KEY_OPTIONS,
+    METADATA,
     check_keys,
-    key_fields,
-    only_in_keys,
+    header_options,
+    is_bounded,
+    keys_of_upserts,
+    spans_of_keys,
+    start_options,
     table_of_values,
-    with_key,
-    with_key_text,
-    with_keys,
+    target_options,
 )
-from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
-from sqlstream.planner.bad_rows import BAD
-from sqlstream.planner.catalog import RowKind, Table
-from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.types import DataType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-METADATA = {
-    "topic": ("topic", DataType("STRING")),
-    "partition": ("partition", DataType("INT")),
-    "offset": ("offset", DataType("BIGINT")),
-    "timestamp": ("timestamp", DataType("TIMESTAMP")),
-    "timestamp-type": ("timestampType", DataType("INT")),
-    "key": ("key", DataType("BINARY")),
-    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
-}
-_HEADERS = "headers"
-_LAST_HEADERS = (
-    "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
-)
-"""The last value of each header: a key may be repeated, and Flink uses the last one."""
-_TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
-_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
-_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
-
-
-def is_bounded(table: Table) -> bool:
-    """Whether the source ends at the offsets of the start."""
-    return table.option("scan.bounded.mode") is not None
-
-
-def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """The expressions of those named columns that are metadata of Kafka, by name."""
-    from pyspark.sql import functions as F
-
-    chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
-    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
-    return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
-
-
-def _metadata_sql(key: str, type_: str) -> str:
-    """Spark SQL for a METADATA column. ``timestamp-type`` is a number, or as a STRING Flink's name."""
-    if key == _HEADERS:
-        return _LAST_HEADERS
-    return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
-
-
-def header_options(table: Table) -> dict[str, str]:
-    """The option by which Spark reads headers, if the table has a column of them."""
-    return {"includeHeaders": "true"} if any(c.metadata_key == _HEADERS for c in table.columns) else {}
-
-
-def place_of_message() -> Column:
-    """``topic[partition]@offset``."""
-    from pyspark.sql import functions as F
-
-    return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
 def source_options(table: Table) -> dict[str, str]:
@@ -105,53 +44,8 @@ def source_options(table: Table) -> dict[str, str]:
     return start_options(Kafka().resolved_values(table)) | header_options(table)
 
 
-def start_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options for the values of a table: which topics to read, and from where."""
-    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
-    if values["topic-pattern"]:
-        topics = {"subscribePattern": values["topic-pattern"]}
-    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
-    if values["scan.startup.mode"] == "timestamp":
-        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
-    group = values.get("properties.group.id")
-    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
-
-
-def _properties(values: Mapping[str, Any]) -> dict[str, str]:
-    prefix = "properties."
-    options = {
-        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
-    }
-    options.pop("kafka.group.id", None)
-    return options
-
-
 def _target(table: Table) -> dict[str, str]:
     return target_options(Kafka().resolved_values(table))
-
-
-def target_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write to the topic of a table, given as its values."""
-    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
-    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
-
-
-def require_jar(spark: SparkSession) -> None:
-    """ConnectorError SS509 where Spark has no Kafka data source."""
-    from pyspark.errors import AnalysisException
-
-    reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
-    try:
-        _ = reader.load().schema  # Spark Connect looks for it no earlier
-    except AnalysisException as error:
-        if "find data source: kafka" not in str(error):
-            raise
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
-        hint = (
-            f"Start spark-submit with --packages {package}, "
-            f"or connect with the option 'spark.jars.packages' = '{package}' before Spark starts."
-        )
-        raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
 
 CLIENT_OPTIONS = (
@@ -219,55 +113,27 @@ class Kafka(Source, StreamSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        require_jar(environment.spark)
-        messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
+        messages = on_spark.kafka.messages_of(environment.spark, source_options(table))
         return self.rows_of_messages(messages, table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
-        from pyspark.sql import functions as F
-
-        keep, in_key = metadata_columns(table, columns), only_in_keys(table)
-        payload = tuple(name for name in columns if name not in keep and name not in in_key)
-        if in_key:
-            keep = with_key_text(keep, place_of_message())
-        texts = messages.withColumn("value", F.col("value").cast("string"))
-        if self.values(table)["format"] == "json":  # as Flink, which takes an empty message for none
-            texts = texts.where(F.trim("value") != "")
-        read, values = decode_changes if has_kinds(table) else decode, self.values(table)
-        rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
-        if in_key:
-            return with_keys(rows, table, columns)
-        extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-        return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+        return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        require_jar(environment.spark)
+        on_spark.kafka.require_jar(environment.spark)
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         """A micro-batch that runs again sends its rows again, as with Spark's own sink."""
-        require_jar(environment.spark)
+        on_spark.kafka.require_jar(environment.spark)
         return lambda batch, _: (
             self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
         )
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
         """Messages with a value, and a key where the table names key fields."""
-        from pyspark.sql import functions as F
-
-        values = self.values(table)
-        changes = has_kinds(table)
-        apart = only_in_keys(table)
-        payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-        fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
-        names = key_fields(table)
-        if names:
-            if table.option(FORMAT) is not None:
-                return with_key(rows, fields[0], table)
-            keys = rows.select(*(F.col(quoted(name)) for name in names))
-            fields.append((encode_object if changes else encode)(keys, values).alias("key"))
-        return rows.select(*fields)
+        return on_spark.kafka.messages_of_rows(rows, table, self.values(table))
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from check_format(table_of_values(table), spans)
@@ -293,3 +159,89 @@ class Kafka(Source, StreamSink):
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
         return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))
+
+
+# --- ``upsert-kafka``: a topic that holds the last row of each key, as in Flink ----------------------------------
+# The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value is the whole row, and a message
+# without a value deletes the row of its key. Compaction by Kafka therefore does not change the table.
+
+
+NEEDS_KEY = "SS666"
+
+_OTHER_FORMATS = ("avro", "csv", "protobuf", "raw")
+
+
+def _format(key: str, doc: str, *formats: str) -> Option:
+    others = [name for name in _OTHER_FORMATS if name not in formats]
+    return Option(key, one_of(*formats, planned=others), doc, required=True, sink=True)
+
+
+_OPTIONS_OF_KEYS = tuple(
+    option
+    for option in FORMATS_OF_KEYS
+    if option.key.startswith("key.csv.") and not option.key.endswith(("ignore-parse-errors", "allow-comments"))
+)
+
+
+class UpsertKafka(Source, UpsertSink):
+    """Reads and writes by Spark's Kafka connector. ConnectorError SS509 without its jar."""
+
+    name = "upsert-kafka"
+    doc = (
+        "A topic of Apache Kafka that holds the last row of each PRIMARY KEY: a message replaces the row of its key, "
+        "one without a value deletes it."
+    )
+    options = (
+        Option("topic", NAME, "The topic.", required=True, sink=True),
+        *CLIENT_OPTIONS,
+        _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY.", "json", "csv"),
+        *_OPTIONS_OF_KEYS,
+        _format("value.format", "How its value is: the row as a JSON object.", "json"),
+        Option(
+            "value.fields-include",
+            one_of("ALL", planned=("except_key",)),
+            "Which columns the value holds: all of them.",
+            "ALL",
+            sink=True,
+        ),
+        BOUNDED_MODE,
+    )
+    variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """Reads the topic from its beginning, as Flink does: later messages alone are not the whole table."""
+        values = self.resolved_values(table)
+        options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
+        options |= header_options(table)
+        messages = on_spark.kafka.messages_of(environment.spark, options)
+        return on_spark.kafka.rows_of_upserts(messages, table, columns)
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """A micro-batch that runs again sends its messages again; the last message of each key is then the same."""
+        on_spark.kafka.require_jar(environment.spark)
+        options = target_options(self.resolved_values(table))
+        return lambda batch, _: (
+            on_spark.kafka.messages_of_upserts(batch, table).write.format("kafka").options(**options).save()
+        )
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        if not table.primary_key:
+            message = (
+                f'table "{table.name}" of the connector "upsert-kafka" has no PRIMARY KEY, the key of its messages'
+            )
+            hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or take the connector kafka for a topic of all rows."
+            yield Diagnostic(NEEDS_KEY, message, spans.get("connector"), hint=hint)
+        if table.changelog != UPSERT:
+            message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
+        yield from wrong_keys_of_json(table)
+        yield from check_format(keys_of_upserts(table), spans_of_keys(spans))
+
+    def bounded(self, table: Table) -> bool:
+        return is_bounded(table)
+
+    def has_kinds(self, table: Table) -> bool:
+        return True
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return {key: type_ for key, (_, type_) in METADATA.items()}

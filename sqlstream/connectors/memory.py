@@ -1,7 +1,7 @@
 """``memory``: tables of a session, stored as Parquet files in its scratch folder, one folder per job.
 
 Spark's file sink has one log per directory, so jobs that write to the same table need a directory each. A table with a
-PRIMARY KEY has one folder for all jobs (``keyed_rows``).
+PRIMARY KEY has one folder for all jobs (``on_spark.keyed_rows``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     BatchWriter,
     Environment,
@@ -23,7 +24,6 @@ from sqlstream.connectors.connector import (
     folder_of_batch,
 )
 from sqlstream.connectors.formats import quoted, schema_ddl
-from sqlstream.connectors.keyed_rows import add_version, newest
 from sqlstream.errors import UnsupportedError
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
@@ -52,7 +52,11 @@ class Memory(Source, UpsertSink, StreamSink, SessionTable):
         empty = folder / "empty"
         empty.mkdir(parents=True, exist_ok=True)
         reader = environment.reader.schema(schema_ddl(table.physical_columns))
-        written = _written(folder) if not _is_keyed(table) else [path for path in [newest(folder)] if path is not None]
+        written = (
+            _written(folder)
+            if not _is_keyed(table)
+            else [path for path in [on_spark.keyed_rows.newest(folder)] if path is not None]
+        )
         streams = [reader.parquet(str(path)) for path in written or [empty]]
         names = [quoted(c.name) for c in columns_of(table, columns)]
         return reduce(lambda left, right: left.unionAll(right), streams).select(*names)
@@ -71,7 +75,12 @@ class Memory(Source, UpsertSink, StreamSink, SessionTable):
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         folder = _folder_of_job(environment, table)
         if _is_keyed(table):
-            return partial(add_version, _folder(environment.directory, table), table.primary_key, environment.run)
+            return partial(
+                on_spark.keyed_rows.add_version,
+                _folder(environment.directory, table),
+                table.primary_key,
+                environment.run,
+            )
         return lambda batch, number: batch.write.mode("overwrite").parquet(folder_of_batch(folder, number))
 
     def drop(self, directory: Path, table: Table) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     UNKNOWN_RANGE,
     WRONG_COLUMN,
@@ -24,17 +25,9 @@ from sqlstream.connectors.connector import (
 )
 from sqlstream.connectors.database_tables import CONNECTIONS, READABLE, TABLE_OPTION, WRITABLE, filters, matched
 from sqlstream.connectors.postgres_server import (
+    INDEXES,
     columns_there,
     connected,
-    of_url,
-    parameters,
-    regclass,
-    require_psycopg,
-    unique_keys,
-)
-from sqlstream.connectors.postgres_sink import (
-    INDEXES,
-    PostgresWriter,
     create_table,
     create_table_text,
     drop_table,
@@ -42,6 +35,11 @@ from sqlstream.connectors.postgres_sink import (
     has_epochs,
     has_null_keys,
     innermost,
+    of_url,
+    parameters,
+    regclass,
+    require_psycopg,
+    unique_keys,
 )
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
@@ -63,6 +61,7 @@ from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.postgres import DIALECT, PostgresSource
 
 if TYPE_CHECKING:
+    from sqlstream.connectors.on_spark.postgres import PostgresWriter
     from sqlstream.connectors.postgres_server import Connection
 
 NO_UNIQUE_KEY = "SS565"
@@ -99,7 +98,7 @@ def _writer(
     columns: tuple[tuple[str, str, DataType], ...] = (),
     keys: tuple[str, ...] = (),
 ) -> PostgresWriter:
-    return PostgresWriter(
+    return on_spark.postgres.PostgresWriter(
         table.name,
         tuple(connection.items()),
         values["table-name"],

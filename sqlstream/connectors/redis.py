@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, UpsertSink
-from sqlstream.connectors.json_documents import COLUMN_PATH, check_columns, check_names, column_paths, write_in_workers
+from sqlstream.connectors.json_documents import COLUMN_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
@@ -58,14 +59,13 @@ class RedisWriter:
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
         """Write the rows of a partition: see ``PartitionWriter``."""
-        from redis import ConnectionPool  # an optional package
-        from redis import Redis as Client
+        import redis  # an optional package
 
-        pool = ConnectionPool.from_url(self.server.url, **self.server.settings)
-        with Client(connection_pool=pool) as redis:
+        pool = redis.ConnectionPool.from_url(self.server.url, **self.server.settings)
+        with redis.Redis(connection_pool=pool) as client:
             for batch in rows:
                 for chunk in self._changes(batch):
-                    pipeline = redis.pipeline(transaction=True)  # readers never see half a row
+                    pipeline = client.pipeline(transaction=True)  # readers never see half a row
                     for name, row in chunk.items():
                         self._put(pipeline, name, row)
                     self._execute(pipeline, list(chunk))
@@ -295,4 +295,4 @@ class Redis(LookupTable, UpsertSink):
             values["ttl"],
             values["sink.batch-rows"],
         )
-        return lambda batch, _: write_in_workers(batch, writer, secrets, together=writer.key.names)
+        return lambda batch, _: on_spark.rows.write_in_workers(batch, writer, secrets, together=writer.key.names)

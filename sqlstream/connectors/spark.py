@@ -6,8 +6,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
-    NOT_A_SOURCE,
     BatchWriter,
     Environment,
     Sink,
@@ -16,7 +16,6 @@ from sqlstream.connectors.connector import (
 )
 from sqlstream.connectors.database_tables import TABLE_NAME
 from sqlstream.connectors.formats import quoted
-from sqlstream.errors import ConnectorError
 from sqlstream.options import Option
 from sqlstream.planner.catalog import Table
 
@@ -61,21 +60,9 @@ class SparkTable(Source, Sink):
     )
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        from pyspark.errors import AnalysisException
-
-        spark, name = environment.spark, _identifier(table)
-        try:
-            spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see
-            rows = spark.read.table(name) if environment.finished else spark.readStream.table(name)
-        except AnalysisException as error:
-            reason = str(error).partition(" SQLSTATE")[0].partition(";")[0]
-            message = f'table "{table.name}" of Spark cannot be read as a stream: {reason.strip().rstrip(".")}'
-            hint = "SET 'execution.runtime-mode' = 'batch' reads all of it as finished data."
-            raise ConnectorError(NOT_A_SOURCE, message, hint=hint) from None
-        from pyspark.sql import functions as F
-
-        return rows.select(
-            *(F.col(quoted(c.name)).cast(c.type.ddl()).alias(c.name) for c in columns_of(table, columns))
+        rows = on_spark.rows.read_spark_table(environment, table, _identifier(table))
+        return rows.selectExpr(
+            *(f"CAST({quoted(c.name)} AS {c.type.ddl()}) AS {quoted(c.name)}" for c in columns_of(table, columns))
         )
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     WRONG_COLUMN,
     BatchWriter,
@@ -16,7 +17,7 @@ from sqlstream.connectors.connector import (
     StreamSink,
     TruncatableTable,
 )
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, decode, quoted
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
 from sqlstream.planner.binder.inserts import PARTITIONS_OPTION
@@ -25,7 +26,7 @@ from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
@@ -71,24 +72,12 @@ class Print(ChangelogSink):
         standard_error = values["standard-error"]
 
         def show(batch: DataFrame, number: int) -> None:
-            lines = [f"{prefix}{row.line}\n" for row in batch.select(_line(batch).alias("line")).collect()]
+            lines = batch.select(on_spark.rows.line_of(batch).alias("line"))
             stream = sys.stderr if standard_error else sys.stdout
-            stream.writelines(lines)
+            stream.writelines(f"{prefix}{row.line}\n" for row in lines.collect())
             stream.flush()
 
         return show
-
-
-def _line(rows: DataFrame) -> Column:
-    """A row with its kind, as text."""
-    from pyspark.sql import functions as F
-
-    from sqlstream.udfs.kernel import ROW_KIND
-
-    kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
-    names = [name for name in rows.columns if name != ROW_KIND]
-    texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
-    return F.concat(kind, F.lit("["), F.concat_ws(", ", *texts), F.lit("]"))
 
 
 # --- rate -----------------------------------------------------------------------------------------------------
@@ -148,4 +137,4 @@ class Socket(Source):
         values = self.values(table)
         reader = environment.spark.readStream.format("socket")
         lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
-        return decode(lines, "value", table, columns, values)
+        return on_spark.records.decode(lines, "value", table, columns, values)

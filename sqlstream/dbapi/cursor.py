@@ -7,15 +7,17 @@ from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.arguments import with_arguments
+from sqlstream.arrow_rows import rows_of
 from sqlstream.dbapi.exceptions import Error, Warning, raised_as, raising  # noqa: A004
 from sqlstream.dbapi.type_objects import Column, described
 from sqlstream.errors import BindError, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar.script import tokenize
 from sqlstream.query import Query
-from sqlstream.results import Rows, rows_of
+from sqlstream.results import Rows
 
 # --- executemany -----------------------------------------------------------------------------------------------
 
@@ -77,8 +79,6 @@ def _is_one_group(tokens: Sequence[Token]) -> bool:
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    import pyarrow as pa
 
     from sqlstream.arguments import Arguments
     from sqlstream.batch.run import BatchRun
@@ -187,10 +187,8 @@ class Cursor:
         self._tables = iter((rows.to_arrow(),))
 
     def _take_query(self, query: Query) -> None:
-        from sqlstream.batch.run import BatchRun  # loads PySpark
-
         self._query = query
-        if isinstance(query.job, BatchRun):
+        if query.job.is_batch:
             self._wait(query.job)
             self.rowcount = query.job.progress().rows_out
         elif self._cancelled.is_set():
@@ -244,16 +242,12 @@ class Cursor:
 
     def fetch_arrow_table(self) -> pa.Table:
         """The rest of the rows as an Arrow table. ProgrammingError SS480 where they never end."""
-        import pyarrow as pa
-
         self._require_end()
         tables = list(self._rest())
         return pa.concat_tables(tables) if tables else self._empty()
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
         """The rest of the rows as a reader of Arrow batches, which come while a stream runs."""
-        import pyarrow as pa
-
         self._require_rows()
         tables = self._rest()
         first = next(tables, None)

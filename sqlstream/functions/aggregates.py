@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.functions.builtin import FLINK, Builtin, aggregate, scalar
+from sqlstream.functions.builtin import FLINK, IGNORE, RESPECT, Arrival, Builtin, aggregate, scalar
 from sqlstream.functions.result_types import (
     TINYINT,
     array_of_first,
@@ -15,7 +15,7 @@ from sqlstream.functions.result_types import (
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, STRING
 
 AGGREGATES: tuple[Builtin, ...] = (
-    aggregate("approx_count_distinct", "1 2", BIGINT, flink=True, idempotent=True),
+    aggregate("approx_count_distinct", "1 2", BIGINT, flink=True, idempotent=True, more_are_constants=True),
     aggregate("avg", "1", average, aliases="mean", flink=True, node="Avg"),
     aggregate("bit_and", "1", same_as_first, idempotent=True),
     aggregate("bit_or", "1", same_as_first, idempotent=True),
@@ -23,8 +23,19 @@ AGGREGATES: tuple[Builtin, ...] = (
     aggregate("bool_and", "1", BOOLEAN, aliases="every", idempotent=True),
     aggregate("bool_or", "1", BOOLEAN, aliases="any some", idempotent=True),
     aggregate("collect", "1", multiset, origin=FLINK, flink=True),
-    aggregate("collect_list", "1", array_of_first, aliases="array_agg", flink="array_agg", shows_arrival=True),
-    aggregate("collect_set", "1", array_of_first, node="ArrayUniqueAgg", idempotent=True, shows_arrival=True),
+    aggregate(
+        "collect_list",
+        "1",
+        array_of_first,
+        aliases="array_agg",
+        flink="array_agg",
+        arrival=Arrival.LISTED,
+        nulls=RESPECT,
+        orderable=True,
+    ),
+    aggregate(
+        "collect_set", "1", array_of_first, node="ArrayUniqueAgg", idempotent=True, arrival=Arrival.TIES, nulls=IGNORE
+    ),
     aggregate("collect_union", "1"),
     aggregate("corr", "2", DOUBLE, columns=2),
     aggregate("count", "1+", BIGINT, flink=True, columns=None),
@@ -38,29 +49,52 @@ AGGREGATES: tuple[Builtin, ...] = (
         aliases="any_value first_value",
         flink="first_value",
         idempotent=True,
-        shows_arrival=True,
+        more_are_constants=True,
+        arrival=Arrival.PICKED,
+        nulls=IGNORE,
+        orderable=True,
     ),
     scalar("grouping", None, TINYINT, flink=True),
     scalar("grouping_id", None, BIGINT, flink=True),
     aggregate("histogram_numeric", "2"),
-    aggregate("json_arrayagg", "1", STRING, origin=FLINK, flink=True),
+    aggregate("json_arrayagg", "1", STRING, origin=FLINK, flink=True, orderable=True),
     aggregate("json_objectagg", "2", STRING, origin=FLINK, flink=True),
     aggregate("kurtosis", "1", DOUBLE),
     aggregate(
-        "last", "1 2", same_as_first, aliases="last_value", flink="last_value", idempotent=True, shows_arrival=True
+        "last",
+        "1 2",
+        same_as_first,
+        aliases="last_value",
+        flink="last_value",
+        idempotent=True,
+        more_are_constants=True,
+        arrival=Arrival.PICKED,
+        nulls=IGNORE,
+        orderable=True,
     ),
-    aggregate("listagg", "1 2", STRING, aliases="string_agg", flink=True, shows_arrival=True),
+    aggregate(
+        "listagg",
+        "1 2",
+        STRING,
+        aliases="string_agg",
+        flink=True,
+        more_are_constants=True,
+        arrival=Arrival.LISTED,
+        orderable=True,
+    ),
     aggregate("max", "1", same_as_first, flink=True, node="Max", idempotent=True),
-    aggregate("max_by", "2 3", value_by_order, columns=2, idempotent=True, shows_arrival=True),
+    aggregate("max_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
     aggregate("measure", "1"),
     aggregate("median", "1"),
     aggregate("min", "1", same_as_first, flink=True, node="Min", idempotent=True),
-    aggregate("min_by", "2 3", value_by_order, columns=2, idempotent=True, shows_arrival=True),
-    aggregate("mode", "0 1 2", same_as_first, shows_arrival=True),
+    aggregate("min_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
+    aggregate("mode", "0 1 2", same_as_first, more_are_constants=True, arrival=Arrival.PICKED, orderable=True),
     aggregate("percentile", "2 3", columns=None),
-    aggregate("percentile_approx", "2 3", aliases="approx_percentile"),
-    aggregate("percentile_cont", "1"),
-    aggregate("percentile_disc", "1", same_as_first),
+    aggregate(
+        "percentile_approx", "2 3", aliases="approx_percentile", more_are_constants=True, arrival=Arrival.SKETCHES
+    ),
+    aggregate("percentile_cont", "1", orderable=True),
+    aggregate("percentile_disc", "1", same_as_first, orderable=True),
     aggregate("regr_avgx", "2", DOUBLE, columns=2),
     aggregate("regr_avgy", "2", DOUBLE, columns=2),
     aggregate("regr_count", "2", BIGINT, columns=2),

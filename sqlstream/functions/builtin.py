@@ -126,18 +126,54 @@ class Builtin:
         return sorted({*map(int, self.arity.split()), *(self.spark or ())})
 
 
+class Arrival(Enum):
+    """Where the result of an aggregate depends on the order in which rows arrived."""
+
+    NOWHERE = "nowhere"
+    SKETCHES = "in sketches, which approximate alike in any order"
+    TIES = "among rows that tie or repeat"
+    PICKED = "in the value that it picks"
+    LISTED = "in the list of values"
+
+
+class NullTreatment(Enum):
+    """What an aggregate does with NULLs."""
+
+    IGNORE = "IGNORE NULLS"
+    RESPECT = "RESPECT NULLS"
+
+
+IGNORE, RESPECT = NullTreatment.IGNORE, NullTreatment.RESPECT
+
+
 @dataclass(frozen=True)
 class Aggregate(Builtin):
     """An aggregate function.
 
     ``columns``: how many columns its kernel reads as arguments; None for any number.
+    ``more_are_constants``: its arguments after these columns are constants.
     ``idempotent``: of equal values one is enough, so DISTINCT changes nothing.
-    ``shows_arrival``: its result may show in which order rows arrived.
+    ``arrival``: where its result shows in which order rows arrived.
+    ``nulls``: it takes IGNORE NULLS and RESPECT NULLS, and without them does this by the names that Flink has.
+    ``orderable``: it takes rows in the order of ORDER BY among its arguments, or of WITHIN GROUP.
     """
 
     columns: int | None = 1
+    more_are_constants: bool = False
     idempotent: bool = False
-    shows_arrival: bool = False
+    arrival: Arrival = Arrival.NOWHERE
+    nulls: NullTreatment | None = None
+    orderable: bool = False
+
+    @property
+    def shows_arrival(self) -> bool:
+        """True where the result may show in which order rows arrived, other than in approximations."""
+        return self.arrival not in (Arrival.NOWHERE, Arrival.SKETCHES)
+
+    @property
+    def says_whether_nulls_are_ignored(self) -> bool:
+        """True where a second argument, a constant, may stand in place of IGNORE NULLS."""
+        return self.nulls is not None and self.takes(2)
 
 
 scalar = partial(Builtin, BuiltinKind.SCALAR)

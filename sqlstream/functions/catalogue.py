@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sqlstream.functions.aggregates import AGGREGATES, SKETCHES
-from sqlstream.functions.builtin import Builtin, BuiltinKind
+from sqlstream.functions.builtin import Aggregate, Builtin, BuiltinKind
 from sqlstream.functions.nested import DOCUMENTS, NESTED
 from sqlstream.functions.strings import STRINGS
 from sqlstream.functions.times import TIMES
@@ -40,6 +40,14 @@ def kind_of(name: str) -> BuiltinKind | None:
 def is_aggregate(name: str | None) -> bool:
     """Whether Spark evaluates an aggregate function by that name."""
     return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
+
+
+def aggregate_of(name: str | None) -> Aggregate | None:
+    """The aggregate function by that name in lower case, for an alias the function itself; None where there is none."""
+    function = FUNCTIONS.get(name) if name is not None else None
+    if function is not None and function.alias_of is not None:
+        function = FUNCTIONS[function.alias_of]
+    return function if isinstance(function, Aggregate) else None
 
 
 def kinds_to_show() -> dict[str, str]:

@@ -7,6 +7,7 @@ expressions with ANSI mode on, which is Spark 4's default; a test asks Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from sqlstream.functions.builtin import ResultRule
@@ -37,6 +38,8 @@ def wider(left: DataType, right: DataType) -> DataType:
         return _wider_number(left, right)
     if {left.name, right.name} == {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
+    if left.name == right.name == "STRUCT" and len(left.args) == len(right.args):
+        return _wider_row(left, right)
     return UNKNOWN
 
 
@@ -59,6 +62,18 @@ def precision_and_scale(decimal: DataType) -> tuple[int, int]:
     precision, scale = decimal.args
     assert isinstance(precision, int) and isinstance(scale, int)
     return precision, scale
+
+
+def _wider_row(left: DataType, right: DataType) -> DataType:
+    """Rows are converted field by field, and have the names of the first one."""
+    fields: list[tuple[str, DataType]] = []
+    for one, other in zip(left.args, right.args, strict=True):
+        assert isinstance(one, tuple) and isinstance(other, tuple)
+        kind = wider(one[1], other[1])
+        if kind.is_unknown:
+            return UNKNOWN
+        fields.append((one[0], replace(kind, nullable=one[1].nullable or other[1].nullable)))
+    return DataType("STRUCT", tuple(fields))
 
 
 def _wider_number(left: DataType, right: DataType) -> DataType:

@@ -11,16 +11,17 @@ from sqlstream.functions.builtin import (
     window,
     window_property,
 )
+from sqlstream.types import DOUBLE, INT
 
 OVER_ROWS: tuple[Builtin, ...] = (
     window("counter_diff"),
-    window("cume_dist", flink=True),
+    window("cume_dist", result=DOUBLE, flink=True),
     window("dense_rank", flink=True),
     window("lag", flink=True),
     window("lead", flink=True),
     window("nth_value", flink=True),
-    window("ntile", flink=True),
-    window("percent_rank", flink=True),
+    window("ntile", result=INT, flink=True),
+    window("percent_rank", result=DOUBLE, flink=True),
     window("rank", flink=True),
     window("row_number", flink=True),
 )

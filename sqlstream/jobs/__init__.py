@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
+    from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
     from sqlstream.jobs.lifecycle.job import Job, JobState
     from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
+    from sqlstream.jobs.lifecycle.session_jobs import SessionJobs
     from sqlstream.jobs.lifecycle.start import start_job
     from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
     from sqlstream.jobs.reports.progress import Progress
@@ -23,9 +24,9 @@ __all__ = [
     "JobState",
     "Progress",
     "RecordedJob",
+    "SessionJobs",
     "Sources",
     "checkpoint_exists",
-    "is_of_plan",
     "recorded_jobs",
     "run_of",
     "start_job",
@@ -37,9 +38,9 @@ _HOMES = {
     "JobState": "sqlstream.jobs.lifecycle.job",
     "Progress": "sqlstream.jobs.reports.progress",
     "RecordedJob": "sqlstream.jobs.records.requests",
+    "SessionJobs": "sqlstream.jobs.lifecycle.session_jobs",
     "Sources": "sqlstream.jobs.lifecycle.runtime",
     "checkpoint_exists": "sqlstream.jobs.checkpoints.checkpoint",
-    "is_of_plan": "sqlstream.jobs.checkpoints.checkpoint",
     "recorded_jobs": "sqlstream.jobs.records.requests",
     "run_of": "sqlstream.jobs.checkpoints.checkpoint",
     "start_job": "sqlstream.jobs.lifecycle.start",

@@ -13,14 +13,17 @@ from decimal import Decimal
 from html import escape
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import RenderableType
+from rich.text import Text
+
+from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.live import follow_on
 from sqlstream.cli.progress import JobStatus
-from sqlstream.results import Columns, shown_rows_of
+from sqlstream.results import Columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.console import RenderableType
-
     from sqlstream.query import Query
 
 _MOST_POINTS = 2_000
@@ -156,9 +159,6 @@ class Chart:
 
 def _highest(table: pa.Table, column: int) -> pa.Table:
     """The rows that make the longest bars."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     ranks = pa.table({"value": table.column(column)})
     return table.take(pc.select_k_unstable(ranks, _MOST_BARS, [("value", "descending")]))
 
@@ -215,8 +215,6 @@ class _Shown:
             self.chart.add(table)
 
     def __rich__(self) -> RenderableType:
-        from rich.text import Text
-
         size = shutil.get_terminal_size()
         text = Text.from_ansi(self.chart.drawn(size.columns, _height(size.lines)))
         return text.append("\n" + self._status.text())

@@ -16,7 +16,8 @@ from sqlstream.planner.completion import Suggestion, Vocabulary, complete
 from sqlstream.shell.commands import SHORT, TAKES_PATH
 
 if TYPE_CHECKING:
-    from sqlstream.session import Session
+    pass
+
 
 _MOST = 200
 _PATHS = ("path", "url")
@@ -55,13 +56,6 @@ class SqlCompleter(Completer):
         elif name.startswith("\\d"):
             catalog, start = self._vocabulary.catalog, -len(argument)
             yield from (Completion(n, start) for n in catalog.relation_names() if n.startswith(argument))
-
-
-def completer_of(session: Session) -> SqlCompleter:
-    """The completer for a session."""
-    from sqlstream.vocabulary import SessionVocabulary  # loads connectors, which the first prompt does without
-
-    return SqlCompleter(SessionVocabulary(session.workspace))
 
 
 def _completion(suggestion: Suggestion, at: int) -> Completion:

@@ -7,31 +7,32 @@ while the first statement is typed, which then runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.utils import is_dumb_terminal
 
-from sqlstream.shell import GREETING
-from sqlstream.shell.line_editor import LineEditor, history_file, line_editor, sql_lexer, wants_vi_keys
+from sqlstream.cli.options import pairs, require_text
+from sqlstream.errors import ConnectorError
+from sqlstream.paths import importable
+from sqlstream.shell import GREETING, UNREADABLE_FILE
+from sqlstream.shell.line_editor import LineEditor, history_file, line_editor, sql_lexer, startup_file, wants_vi_keys
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
     from sqlstream.shell.loop import Shell
-    from sqlstream.spark.startup import SparkStart
+
 
 _LOOK_SECONDS = 0.1
-
-
-def start_spark(session: Session) -> SparkStart:
-    """Start Spark while the rest is imported."""
-    from sqlstream.spark.startup import SparkStart  # loaded while somebody types
-
-    return SparkStart(session)
 
 
 class Arriving:
@@ -119,14 +120,9 @@ def interact_at_once(
     out = sys.stdout  # while the prompt stands, that is what writes above it
 
     def arrive() -> tuple[Shell, Completer]:
-        session = open_session()
-        start = start_spark(session)
-        from sqlstream.shell.completer import completer_of  # loaded while somebody types
-        from sqlstream.shell.loop import Shell
-
-        shell = Shell(session, out, style, parameters, start)
+        shell = _shell(open_session(), out, style, parameters)
         shell.warm_up.begin()
-        return shell, completer_of(session)
+        return shell, shell.completer
 
     arriving = Arriving(arrive)
     editor = line_editor(
@@ -154,8 +150,6 @@ def _colours(arriving: Arriving) -> Lexer | None:
 def _first(editor: LineEditor, arriving: Arriving) -> str:
     """The text of the first prompt; imports begin when it is shown. EOFError for Ctrl-D, and where imports have
     failed."""
-    from prompt_toolkit.patch_stdout import patch_stdout
-
     sys.stdout.write(f"{GREETING}\n")
     sys.stdout.flush()
     arriving.when_done(lambda: _tell(editor, arriving))
@@ -178,3 +172,78 @@ def _tell(editor: LineEditor, arriving: Arriving) -> None:
         app.loop.call_soon_threadsafe(lambda: app.is_running and app.exit(exception=EOFError))
     else:
         app.invalidate()
+
+
+# --- the way in -----------------------------------------------------------------------------------------------
+
+
+def shell_command(
+    settings: tuple[str, ...],
+    master: str | None,
+    commands: tuple[str, ...],
+    files: tuple[str, ...],
+    stays: bool,
+    style: str,
+    parameters: tuple[str, ...],
+) -> int:
+    """Type SQL and see results as they come."""
+    with importable(Path.cwd()):
+        texts = [require_text(text, "-c") for text in commands]
+        given = pairs(parameters, "--param")
+        # Opened perhaps on another thread, which must know the profile of the command line.
+        opening = partial(copy_context().run, _opened, master, settings)
+        return run_shell(opening, files, texts, style=style, stays=stays, parameters=given)
+
+
+def _opened(master: str | None, settings: Sequence[str]) -> Session:
+    from sqlstream.cli.scripts import open_session  # while somebody types
+
+    return open_session(master, settings)
+
+
+def run_shell(
+    session: Session | Callable[[], Session],
+    files: Sequence[str] = (),
+    commands: Sequence[str] = (),
+    *,
+    style: str = "table",
+    stays: bool = False,
+    parameters: Mapping[str, str] | None = None,
+) -> int:
+    """Run files, then commands, then the shell on the process's terminal or on what is piped in; 1 where one failed.
+
+    Files and commands are all that runs, unless it ``stays``. ``style``: how rows are written.
+    ``parameters``: what stands for ``${NAME}`` in all of them. ``session``: or what opens it, behind the prompt.
+    """
+    typed = sys.stdin is not None and sys.stdin.isatty() and not files and not commands
+    if typed and callable(session) and startup_file() is None and not is_dumb_terminal():
+        return interact_at_once(session, style, parameters)
+    shell = _shell(session() if callable(session) else session, sys.stdout, style, parameters)
+    try:
+        for name in files:
+            shell.run_file(name)
+        goes_on = all(map(shell.run, commands))
+        if not goes_on or ((files or commands) and not stays):
+            return 1 if shell.failures else 0
+        if sys.stdin is None:
+            raise ConnectorError(UNREADABLE_FILE, "cannot read standard input: it is closed", hint="Pipe SQL into it.")
+        if sys.stdin.isatty():
+            if (startup := startup_file()) is not None:
+                shell.run_file(str(startup))
+            shell.warm_up.begin()
+            shell.interact(line_editor(history_file(), completer=shell.completer, vi_keys=wants_vi_keys()))
+            return 0
+        shell.read_bytes(sys.stdin.buffer)
+        return 1 if shell.failures else 0
+    finally:
+        shell.close()
+
+
+def _shell(session: Session, out: TextIO, style: str, parameters: Mapping[str, str] | None) -> Shell:
+    """The shell, for which Spark starts while the rest is imported."""
+    from sqlstream.spark.startup import SparkStart
+
+    start = SparkStart(session)
+    from sqlstream.shell.loop import Shell  # while Spark starts
+
+    return Shell(session, out, style, parameters, start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -97,8 +98,6 @@ def listening(source: Input) -> Iterator[Pressed]:
 
 
 def _listen(source: Input, pressed: Event, ended: Event) -> None:
-    import select
-
     while not ended.is_set():
         readable, _, _ = select.select([source.fileno()], [], [], _LOOK_SECONDS)
         if not readable:

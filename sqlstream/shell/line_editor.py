@@ -21,10 +21,11 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
-from prompt_toolkit.lexers import DynamicLexer, Lexer
+from prompt_toolkit.lexers import DynamicLexer, Lexer, PygmentsLexer
 from prompt_toolkit.output import Output
 
 from sqlstream.paths import config_folder, is_there, made, state_folder
+from sqlstream.secrets import shown_script
 
 PROMPT = "sqlstream> "
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -110,7 +111,7 @@ def _continued(text: str, line: int) -> str:
 
 def opened(text: str) -> str:
     """The quote or bracket that is open at the end of the text; empty for none."""
-    from sqlstream.grammar.script import pieces  # the first prompt does without
+    from sqlstream.grammar.script import pieces  # sqlglot, which the first prompt does without
 
     brackets: list[str] = []
     for piece in pieces(text):
@@ -126,9 +127,7 @@ def opened(text: str) -> str:
 @cache
 def sql_lexer() -> Lexer:
     """The lexer that colours SQL."""
-    from prompt_toolkit.lexers import PygmentsLexer
-
-    from sqlstream.shell.completer import SqlStreamLexer  # the first prompt does without
+    from sqlstream.shell.completer import SqlStreamLexer  # sqlglot, which the first prompt does without
 
     return PygmentsLexer(SqlStreamLexer)
 
@@ -163,8 +162,6 @@ class HistoryWithoutSecrets(FileHistory):
 
     def store_string(self, string: str) -> None:
         """Write an entry to the file, unless it holds a secret."""
-        from sqlstream.secrets import shown_script  # the first prompt does without
-
         if shown_script(string) == string:
             with suppress(OSError):  # a full disk ends no shell
                 super().store_string(string)
@@ -194,7 +191,7 @@ def _entries(written: str) -> Iterator[str]:
 
 def is_finished(text: str) -> bool:
     """Whether Enter submits the text: its last statement or command is complete."""
-    from sqlstream.shell.commands import is_blank, split  # the first prompt does without
+    from sqlstream.shell.commands import is_blank, split  # sqlglot, which the first prompt does without
 
     parts, rest = split(text)
     return is_blank(text) or (bool(parts) and is_blank(text, rest))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -17,9 +18,9 @@ from prompt_toolkit.shortcuts import clear
 
 from sqlstream.batch import Batch, chosen
 from sqlstream.cli.execution import label, wait_for_spark
-from sqlstream.cli.output import FORMATS
+from sqlstream.cli.options import FORMATS
+from sqlstream.cli.output import working
 from sqlstream.cli.scripts import with_parameters
-from sqlstream.cli.terminal import working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
@@ -46,6 +47,7 @@ from sqlstream.shell.commands import (
     unquoted,
     wrong_command,
 )
+from sqlstream.shell.completer import SqlCompleter
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import TAKE_IT, BackgroundJobs, mended
 from sqlstream.shell.interrupts import Stopped, unbroken
@@ -57,6 +59,7 @@ from sqlstream.spark.startup import SparkStart
 from sqlstream.statements.checking import checked_script
 from sqlstream.statements.registry import define, needs_spark
 from sqlstream.udfs.texts import reason_of
+from sqlstream.vocabulary import SessionVocabulary
 from sqlstream.workspace import Workspace
 
 # --- The command lineage ---------------------------------------------------------------------------------------
@@ -127,7 +130,16 @@ class Shell:
         self.mended: str | None = None
         """What was typed last, with the one thing that its error suggests."""
 
+    @cached_property
+    def completer(self) -> SqlCompleter:
+        """Completes what is typed with words of the session."""
+        return SqlCompleter(SessionVocabulary(self._session.workspace))
+
     # --- reading ---
+
+    def read_bytes(self, source: BinaryIO) -> None:
+        """Run the statements of piped input."""
+        self.read(lines_of(source))
 
     def interact(self, editor: LineEditor, typed: str | None = None) -> None:
         """Read from the terminal until Ctrl-D or quit. Failures of jobs are printed above the prompt.

@@ -34,7 +34,7 @@ from sqlstream.jobs.records.submissions import (
     write_submission,
 )
 from sqlstream.planner.catalog import Table
-from sqlstream.plans import Root
+from sqlstream.plans import Root, looked_up_tables, scanned_tables, side_tables
 from sqlstream.secrets import shown_script
 from sqlstream.session import Session
 from sqlstream.settings import JOBS_OF_SHELL
@@ -42,7 +42,6 @@ from sqlstream.shell.failures import name_in_statement, submitted_failure
 from sqlstream.statements.checking import check_script
 from sqlstream.statements.materialized_views import declared_materialized, insert_of
 from sqlstream.statements.registry import is_definition
-from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.views.server import checkpoints_of_views
 from sqlstream.workspace import Workspace
 

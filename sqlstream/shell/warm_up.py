@@ -11,14 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from sqlstream.query import Query
+from sqlstream.session import Session
 from sqlstream.settings import WARM_UP
 from sqlstream.spark.running import master_of
 from sqlstream.spark.startup import SparkStart
-
-if TYPE_CHECKING:
-    from sqlstream.session import Session
 
 _STILL_SECONDS = 0.3
 """Who has typed ahead has no pause."""
@@ -103,9 +101,6 @@ class WarmUp:
 
     def _once(self) -> bool:
         """Run the query; False where it was stopped."""
-        from sqlstream.query import Query  # loaded on the thread of the warm-up
-        from sqlstream.session import Session
-
         with Session(self._start.spark.newSession()) as own:
             query = own.sql(_SCRIPT)
             assert isinstance(query, Query)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.errors import ConnectorError
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
 from sqlstream.spark.private_settings import JAVA_OPTIONS
 from sqlstream.spark.running import is_connect, is_spark_gone, only_at_start, require_master, running_session
@@ -16,7 +16,6 @@ from sqlstream.udfs.hiding import hiding
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MISSING_PACKAGE = "SS482"
 REFUSED_VALUE = "SS594"
 
 
@@ -57,24 +56,16 @@ class SparkHandle:
         return self._spark
 
     def _start(self, settings: Settings) -> SparkSession:
-        from pyspark.errors import PySparkImportError
-
-        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect  # loads PySpark
+        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect  # PySpark, which takes a second
 
         tuning = tuning_of(settings)
         if self._given is not None:
             self._tuning = replace(NONE, quiet_errors=tuning.quiet_errors)
             return prepared(self._given, tuning)
-        try:
-            # The other settings can be put back when the session closes.
-            spark = spark_session(settings.spark, self.master, settings.secrets, tuning)
-            self._tuning = tuning_in_effect()
-            return spark
-        except PySparkImportError as error:
-            hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
-            raise ExecutionError(
-                MISSING_PACKAGE, "Spark misses a Python package", detail=str(error), hint=hint
-            ) from error
+        # The other settings can be put back when the session closes.
+        spark = spark_session(settings.spark, self.master, settings.secrets, tuning)
+        self._tuning = tuning_in_effect()
+        return spark
 
     def apply(self, settings: Settings) -> None:
         """Apply changed settings to a running Spark; settings that are reset get their former values back."""
@@ -95,7 +86,7 @@ class SparkHandle:
                 raise _not_changeable(key)
 
     def _change(self, key: str, value: str) -> None:
-        from pyspark.errors import AnalysisException, PySparkException
+        from pyspark.errors import AnalysisException, PySparkException  # Spark runs: it has been loaded
 
         assert self._spark is not None
         if only_at_start(key):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def missing(probes: Iterable[tuple[str, str]] = PROBES) -> tuple[str, ...]:
 
 
 def _object(path: str) -> Any:
-    from importlib import import_module
-
     module, _, name = path.rpartition(".")
     try:
         return getattr(import_module(module), name, None)
@@ -66,31 +65,32 @@ def hadoop_configuration(spark: SparkSession) -> Any:
     return None if ask is None else ask()
 
 
+def _pyspark() -> Any:
+    import pyspark  # takes a second: only those who have a session pay for it
+
+    return pyspark
+
+
 def java_process() -> subprocess.Popen[bytes] | None:
     """The Java that PySpark has started from this process."""
-    from pyspark import SparkContext
-
-    process: subprocess.Popen[bytes] | None = attribute(SparkContext, "_gateway", "proc")
+    process: subprocess.Popen[bytes] | None = attribute(_pyspark(), "SparkContext", "_gateway", "proc")
     return process
 
 
 def start_java(settings: Mapping[str, str]) -> None:
     """Start the JVM of this process with Spark's settings, before there is a session. AttributeError where this version
     of PySpark starts it differently, so that private settings never end up where others can read them."""
-    from pyspark import SparkConf, SparkContext
-
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    SparkContext._ensure_initialized(conf=conf)
+    pyspark = _pyspark()
+    conf = pyspark.SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    pyspark.SparkContext._ensure_initialized(conf=conf)
 
 
 def end_connection() -> None:
     """Close PySpark's connection to Java, ignoring errors: Java may have died."""
-    from pyspark import SparkContext
-
     # PySpark's thread that waits for counts from the JVM would print that its connection has ended.
     for end in (
-        attribute(SparkContext, "_active_spark_context", "_accumulatorServer", "shutdown"),
-        attribute(SparkContext, "_gateway", "shutdown"),
+        attribute(_pyspark(), "SparkContext", "_active_spark_context", "_accumulatorServer", "shutdown"),
+        attribute(_pyspark(), "SparkContext", "_gateway", "shutdown"),
     ):
         if end is not None:
             end()

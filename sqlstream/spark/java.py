@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.paths import cache_folder, is_there
 
@@ -82,8 +84,6 @@ _SLOW_SECONDS = 3.0
 
 def archive_file() -> Path | None:
     """The archive for this Spark and this Java, if there is one; None where the user has no cache."""
-    import pyspark
-
     folder = cache_folder()
     if folder is None:
         return None

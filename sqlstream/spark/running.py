@@ -32,12 +32,11 @@ def running_session() -> SparkSession | None:
     """
     if "pyspark.sql" not in sys.modules:
         return None
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
+    from pyspark import errors, sql  # they are there, as the line above says
 
     try:
-        return SparkSession.active()
-    except PySparkRuntimeError:
+        return sql.SparkSession.active()
+    except errors.PySparkRuntimeError:
         return None
 
 
@@ -92,7 +91,7 @@ def shares_files(spark: SparkSession) -> bool:
 
 def is_spark_gone(error: BaseException) -> bool:
     """True for an error that says that Spark's process has ended."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JNetworkError  # a part of PySpark
 
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True

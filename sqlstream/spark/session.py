@@ -1,7 +1,4 @@
-"""The Spark session of jobs: a local one, configured for streaming, or the user's own, classic or Connect.
-
-PySpark is imported when a session is requested.
-"""
+"""The Spark session of jobs: a local one, configured for streaming, or the user's own, classic or Connect."""
 
 from __future__ import annotations
 
@@ -11,8 +8,11 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlparse
+
+from pyspark.errors import PySparkImportError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -31,10 +31,6 @@ from sqlstream.spark.tuning.applied import (
 )
 from sqlstream.spark.tuning.choices import ALL, NONE, Tuning
 from sqlstream.spark.worker_package import send_package
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # --- The end of the JVM that this process has started ----------------------------------------------------------
 
@@ -67,6 +63,7 @@ def end_jvm(most_seconds: float | None = MOST_SECONDS) -> None:
         process.wait()
 
 
+MISSING_PACKAGE = "SS482"
 UNSUITABLE_SESSION = "SS493"
 NOT_STARTED = "SS494"
 
@@ -137,17 +134,28 @@ def spark_session(
     no command line.
 
     ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where another session is running, SS49x where
-    Java is missing or too old.
+    Java is missing or too old, SS482 where Spark Connect lacks a package.
     """
-    from pyspark.sql import SparkSession
-
     active = running_session()
     if active is not None:
         require_master(active, master)
         return prepared(active, tuning)
     if master is not None and master.startswith("sc://"):
-        return prepared(_as_at_home(SparkSession.builder.remote(master).getOrCreate()), tuning)
+        return prepared(_as_at_home(_remote_session(master)), tuning)
     return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {}, secrets, tuning)
+
+
+def _remote_session(master: str) -> SparkSession:
+    """A session of Spark Connect. ExecutionError SS482 where a package that it needs is missing."""
+    try:
+        return SparkSession.builder.remote(master).getOrCreate()
+    except PySparkImportError as error:
+        raise ExecutionError(
+            MISSING_PACKAGE,
+            "Spark misses a Python package",
+            detail=str(error),
+            hint="Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect.",
+        ) from error
 
 
 _in_effect = NONE
@@ -161,8 +169,6 @@ def tuning_in_effect() -> Tuning:
 def _as_at_home(spark: SparkSession) -> SparkSession:
     """A new Connect session with the settings of a local one, and as many state partitions as there are cores: each
     costs a task in every micro-batch, and Spark's default is 200."""
-    from pyspark.sql import functions as F
-
     for key, value in _SQL.items():
         spark.conf.set(key, value)
     if spark.conf.get(_PARTITIONS) == "200":
@@ -196,8 +202,6 @@ def require_suitable(spark: SparkSession) -> None:
 
 def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, tuning: Tuning) -> SparkSession:
     global _in_effect
-    from pyspark.sql import SparkSession
-
     require_java()
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = worker_command(master, tuning)

@@ -1,4 +1,7 @@
-"""Starting Spark on a thread, while the user still types."""
+"""Starting Spark on a thread, while the user still types.
+
+The import of PySpark, whose modules import each other in circles, has ended before the thread starts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
+import sqlstream.spark.session  # noqa: F401 - PySpark, imported with this module
+from sqlstream.spark.java import advice
 from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
@@ -24,11 +29,6 @@ class SparkStart:
     """
 
     def __init__(self, session: Session) -> None:
-        # Imported before the thread starts, as PySpark's modules import each other in circles.
-        import pyspark.sql  # noqa: F401
-
-        import sqlstream.spark.session  # noqa: F401
-
         keep_stderr()
         self.environment = dict(os.environ)
         """That of this process before Spark has started, which puts files of its own into it."""
@@ -54,8 +54,6 @@ class SparkStart:
 
     def advice(self) -> str | None:
         """The advice how to shorten the next start; None where there is none, or where it was given."""
-        from sqlstream.spark.java import advice  # loads PySpark
-
         return None if is_connect(self.spark) else advice(self._seconds)
 
     def _start(self) -> None:

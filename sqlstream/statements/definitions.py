@@ -28,7 +28,6 @@ from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import plan_of
-from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.settings import without_effect
 from sqlstream.statements.queries import start_insert
@@ -39,6 +38,7 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
+    from sqlstream.query import Query
 
 
 WRONG_COLUMNS = "SS216"

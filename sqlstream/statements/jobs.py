@@ -12,7 +12,7 @@ from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.runner import ControlledJob
 from sqlstream.statements.statement import Execution, S, StatementType
-from sqlstream.times import time_text, watermark_text
+from sqlstream.times import moment, time_text, watermark_text
 
 if TYPE_CHECKING:
     from sqlstream.jobs.records.history import CheckpointLine
@@ -165,8 +165,6 @@ def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[st
 
 def _time(seconds: float) -> str:
     """A time in seconds since 1970, in UTC."""
-    from sqlstream.jobs.records.record import moment  # loads what no other statement needs
-
     return time_text(moment(seconds))
 
 
@@ -219,9 +217,7 @@ def _counts(progress: Progress) -> Iterator[Property]:
     if progress.pending is not None:
         yield "rows waiting", f"{progress.pending:,}"
     if progress.waiting:
-        from sqlstream.jobs.reports.progress import waiting_text  # loads what no other statement needs
-
-        yield "waiting for the next run", waiting_text(progress.waiting)
+        yield "waiting for the next run", progress.waiting_text
     for number, totals in progress.lookups.items():
         yield from ((f"lookup {number}: {name}", value) for name, value in _lookup(totals))
 

@@ -16,12 +16,11 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.plans import plan_of
+from sqlstream.plans import looked_up_tables, plan_of, scanned_tables
 from sqlstream.results import Rows, key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
 from sqlstream.statements.definitions import bare
 from sqlstream.statements.statement import OK, Defined, Definition, Execution
-from sqlstream.table_uses import looked_up_tables, scanned_tables
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:

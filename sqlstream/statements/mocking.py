@@ -17,10 +17,9 @@ from sqlstream.planner.catalog import Column, Table, TimeDomain, View, Watermark
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.plans import bound_plan
+from sqlstream.plans import bound_plan, looked_up_tables, scanned_tables
 from sqlstream.results import Rows
 from sqlstream.statements.statement import Execution, StatementType
-from sqlstream.table_uses import looked_up_tables, scanned_tables
 from sqlstream.types import DataType, from_sqlglot
 from sqlstream.workspace import Workspace
 

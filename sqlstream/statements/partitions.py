@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlstream.catalog import Catalog
 from sqlstream.connectors.connector import PATH_ERROR
 from sqlstream.connectors.file_sink import LOG, logged_lines, newest_folder
+from sqlstream.connectors.file_tables import local_path
 from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, UnsupportedError, repeating
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
@@ -37,8 +38,6 @@ def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
 
 def root_of_partitions(table: Table | View, at: Span | None) -> Path:
     """The folder with the partitions of a table. BindError SS295 where it has none; SS358 elsewhere."""
-    from sqlstream.connectors.file_tables import local_path
-
     if not isinstance(table, Table) or table.connector != "filesystem" or not partitions_of(table):
         hint = "CREATE TABLE … PARTITIONED BY (…) of the connector filesystem makes some."
         raise BindError(NO_PARTITIONS, f'table "{table.name}" has no partitions', at, hint=hint)

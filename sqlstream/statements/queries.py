@@ -18,17 +18,23 @@ from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.inserts import partitions_of, without_partition
 from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.plans import Root, keeps_rows_left, plan_without_rows_left
-from sqlstream.query import Query
+from sqlstream.plans import (
+    Root,
+    keeps_rows_left,
+    looked_up_tables,
+    plan_without_rows_left,
+    scanned_tables,
+    side_tables,
+)
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.statements.statement import OK, Execution, StatementType
-from sqlstream.table_uses import looked_up_tables, scanned_tables, side_tables
 from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
+    from sqlstream.query import Query
 
 NOT_REPLACED = "SS296"
 WRITTEN = "SS695"
@@ -50,6 +56,8 @@ class SelectStatement(StatementType[nodes.Query]):
 
     def run(self, statement: nodes.Query, execution: Execution) -> Query:
         """Start the query and return its rows as they come."""
+        from sqlstream.query import Query  # PyArrow, which statements without rows do without
+
         workspace = execution.workspace
         plan = chosen(statement, workspace, finished=execution.as_table)
         reach_views(plan, workspace.settings)

@@ -15,8 +15,8 @@ from sqlstream.functions.catalogue import kinds_to_show
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.binder import CORE_MODULE
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
-from sqlstream.planner.durations import as_interval
 from sqlstream.planner.fields import Schema
+from sqlstream.planner.intervals import as_interval
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows
 from sqlstream.statements.definitions import (
@@ -27,7 +27,7 @@ from sqlstream.statements.definitions import (
 )
 from sqlstream.statements.partitions import partitions
 from sqlstream.statements.statement import ViewStatus
-from sqlstream.times import time_text, watermark_text
+from sqlstream.times import moment, time_text, watermark_text
 
 _Line = tuple[str, ...]
 
@@ -342,8 +342,6 @@ def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusO
 
 def facts(status: ViewStatus) -> Iterator[Fact]:
     """The state of the job, how far its input is, and the last epoch that is in the table. Times are in UTC."""
-    from sqlstream.jobs.records.record import moment  # loads what no other statement needs
-
     yield "state", status.state
     progress = None if status.record is None else status.record.life.progress
     if progress is None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from sqlstream.batch.running import Batches
 from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import Function, Table, View
-from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.runner import ControlledJob, Runner
 from sqlstream.workspace import Workspace
@@ -20,6 +19,7 @@ from sqlstream.workspace import Workspace
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.jobs.records.record import JobRecord
+    from sqlstream.query import Query
 
 S = TypeVar("S", bound=nodes.Node)
 

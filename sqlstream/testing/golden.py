@@ -110,7 +110,7 @@ def run_block(
     here = folder or Path()
     with sessions() as session:
         prepare(blocks[:index], session, here)
-        sql = _sql_of(block, session, here)
+        sql = sql_of(block, session, here)
         if block.kind == "stream":
             return _stream(block, sql, session, here, restart=restart, streaming=streaming)
         lines = _RUNNERS[block.kind](block, sql, session)
@@ -152,7 +152,7 @@ def _names_file(block: Block) -> bool:
     return block.sql.startswith("@") and "\n" not in block.sql
 
 
-def _sql_of(block: Block, session: Session, folder: Path) -> str:
+def sql_of(block: Block, session: Session, folder: Path) -> str:
     """The SQL of a block: its own, or the statement to run of the file that it names, after the definitions in it."""
     if not _names_file(block):
         return block.sql

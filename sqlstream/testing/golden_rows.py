@@ -13,14 +13,14 @@ from decimal import Decimal
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sqlstream.testing.golden_format import FAILS
 from sqlstream.testing.values import KINDS, Change, columns_of, from_arrow, read, spell, to_arrow
 from sqlstream.types import DataType
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _DIGITS = {"FLOAT": 1e-6, "DOUBLE": 1e-9}
 """What sums in another order may differ by."""
@@ -199,8 +199,6 @@ def _records(path: Path, types: Mapping[str, DataType]) -> list[dict[str, Any]]:
 
 
 def _parquet_records(path: Path, types: Mapping[str, DataType]) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
     table = pq.read_table(path)
     by_name = {name.casefold(): kind for name, kind in types.items()}
     columns = {}
@@ -232,8 +230,6 @@ def _change(path: Path, number: int, record: Any, columns: Columns) -> Change:
 
 def _value(value: Any, kind: DataType, path: Path) -> Any:
     """The value as a job would return it."""
-    import pyarrow as pa
-
     if path.suffix == ".csv" and value is not None:
         value = read(value, kind)
     (canonical,) = pa.array([to_arrow(value, kind)], kind.to_arrow()).to_pylist()
@@ -253,8 +249,6 @@ def write_rows_to_file(path: Path, columns: Columns, changes: Iterable[Change], 
                        for kind, *values in rows)  # fmt: skip
             path.write_text("".join(f"{json.dumps(r, ensure_ascii=False)}\n" for r in records), encoding="utf-8")
         case ".parquet":
-            import pyarrow.parquet as pq
-
             pq.write_table(_arrow(columns, rows, kinds), path)
         case _:
             raise ValueError(f'file "{path}" is none of {", ".join(FORMATS)}')
@@ -295,8 +289,6 @@ def _json_value(value: Any, kind: DataType) -> Any:
 
 
 def _arrow(columns: Columns, rows: Sequence[Change], kinds: bool) -> pa.Table:
-    import pyarrow as pa
-
     by_column = list(zip(*rows, strict=True)) or [()] * (len(columns) + 1)
     arrays = [
         pa.array([to_arrow(v, type_) for v in values], type_.to_arrow())

@@ -12,7 +12,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Scan, StatementSet
 from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.properties import ArrivalOrder, WaitsFor
-from sqlstream.table_uses import looked_up_tables, side_tables
+from sqlstream.plans import looked_up_tables, side_tables
 
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 

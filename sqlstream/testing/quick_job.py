@@ -12,13 +12,16 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.connectors import Environment
-from sqlstream.connectors import test as test_connector
+from sqlstream.connectors.on_spark import test as test_connector
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error
+from sqlstream.jobs.lifecycle.session_jobs import SessionSources
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
@@ -27,18 +30,13 @@ from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
-from sqlstream.runner import SessionSources
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime
 from sqlstream.testing.tested_session import SessionUnderTest, fast_directory
 from sqlstream.types import parse_type
+from sqlstream.udfs.spark.adapter import OUTPUT, KernelProcessor
+from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.spark.steps import NewestTime, StepFolder, SteppedProcessor
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from sqlstream.udfs.spark.adapter import KernelProcessor
-
 
 _MOST_KEPT = 8
 _CURRENT = "current"
@@ -88,11 +86,6 @@ class _QuickRuntime(SteppedRuntime):
         return rows.mapInArrow(NewestTime(self.folder, len(self.marks) - 1, column).rows, rows.schema)
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame:
-        from pyspark import cloudpickle
-
-        from sqlstream.udfs.spark.adapter import OUTPUT  # loads PySpark
-        from sqlstream.udfs.spark.internals import arrow_schema
-
         self.operators_of_steps.append(number)
         schema = self.spark.createDataFrame([], OUTPUT).schema
         output = arrow_schema(schema)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import Environment, sink_connector
-from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
+from sqlstream.connectors.on_spark import test as test_connector
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import local_storage_at
@@ -17,6 +17,8 @@ from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_wat
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
+from sqlstream.jobs.lifecycle.session_jobs import SessionSources
+from sqlstream.jobs.lifecycle.sinks import SideSinks
 from sqlstream.jobs.reports.progress import late_rows, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
@@ -26,8 +28,6 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Engine
-from sqlstream.runner import SessionSources
-from sqlstream.sinks import SideSinks
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
@@ -45,8 +46,6 @@ def rows_of_mock(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
 
 
 def _canonical(rows: list[Row], columns: Typed) -> list[Row]:
-    import pyarrow as pa
-
     by_column = []
     for i, (_, type_) in enumerate(columns):
         values = pa.array([to_arrow(row[i], type_) for row in rows], type_.to_arrow())

@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING
 from sqlstream.catalog import definition_of_view
 from sqlstream.errors import BindError, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
+from sqlstream.jobs.checkpoints.own_files import remove_job_folder
+from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at, storage_at
+from sqlstream.jobs.records.history import read_epochs
+from sqlstream.jobs.records.record import JobRecord, Process, read_record, this_process
+from sqlstream.jobs.records.requests import RecordedJob
 from sqlstream.statements.materialized_views import (
     MaterializedView,
     altered,
@@ -29,8 +34,6 @@ from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from sqlstream.jobs import Job
-    from sqlstream.jobs.checkpoints.storage import Storage
-    from sqlstream.jobs.records.record import JobRecord, Process
     from sqlstream.runner import ControlledJob, Runner
 
 
@@ -139,8 +142,6 @@ class Views:
 
     def status(self, view: MaterializedView, workspace: Workspace, *, exact: bool = True) -> ViewStatus:
         """The status of a view, without Spark. Without ``exact`` it may be slightly old, and costs less."""
-        from sqlstream.jobs.records.history import read_epochs  # loads PySpark
-
         storage = self._storage(view, workspace)
         state = read_state(storage)
         job = self._job(view, storage)
@@ -178,8 +179,6 @@ class Views:
 
         ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that is not ours.
         """
-        from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
-
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)
         digest, state = digest_of(view.statement), read_state(storage)
@@ -210,8 +209,6 @@ class Views:
 
     @property
     def _keeper(self) -> Process | None:
-        from sqlstream.jobs.records.record import this_process  # loads PySpark
-
         return this_process() if self.keeps else None
 
     def _start(self, view: MaterializedView, workspace: Workspace) -> Job:
@@ -262,8 +259,6 @@ class Views:
 
     def _forget(self, view: MaterializedView, storage: Storage) -> None:
         """Stop the job and remove its checkpoint."""
-        from sqlstream.jobs.checkpoints.own_files import remove_job_folder  # loads PySpark
-
         if not storage.can_remove:
             message = f'the checkpoint "{storage.location()}" cannot be deleted: Spark deletes no files there'
             raise BindError(CANNOT_DELETE, message, view.statement.name.span, hint="Delete it by hand first.")
@@ -292,8 +287,6 @@ class Views:
 
     def _storage(self, view: MaterializedView, workspace: Workspace) -> Storage:
         """The folder of the view's job, accessed through Spark where it is on another machine."""
-        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at  # loads PySpark
-
         settings = workspace.settings.copy()
         settings.set("execution.checkpointing.dir", checkpoints_of_views(settings))
         path = self._runner.folders.checkpoint(settings, view.name)
@@ -302,9 +295,6 @@ class Views:
 
     def _job(self, view: MaterializedView, storage: Storage) -> ControlledJob | None:
         """The job of a view: that of this session, or of another process by its record."""
-        from sqlstream.jobs.records.record import read_record  # loads PySpark
-        from sqlstream.jobs.records.requests import RecordedJob
-
         own = next((job for job in reversed(self._runner.jobs) if job.name == view.name), None)
         if own is not None and own.record.is_running:
             return own

@@ -22,7 +22,7 @@ from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of
 from sqlstream.local_page import Answer, LocalPage
 from sqlstream.secrets import shown_script
 from sqlstream.statements.materialized_views import MaterializedView, materialized_named
-from sqlstream.times import time_text, watermark_text
+from sqlstream.times import moment, time_text, watermark_text
 from sqlstream.views.keeping import ANOTHER_VIEW, OCCUPIED, ViewStatus
 
 if TYPE_CHECKING:
@@ -171,8 +171,6 @@ def _shown_name(served: _Served) -> str:
 
 
 def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any]]:
-    from sqlstream.jobs.records.record import moment  # loads PySpark
-
     view = served.view
     record = _record_of(served, status)
     state = status.state if status is not None else "NOT STARTED" if record is None else record.status

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import Any
+
+import pyarrow as pa
+
+from sqlstream.types import parse_type
 
 Row = tuple[Any, ...]
 Change = tuple[str, Row]
@@ -17,20 +22,26 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class TableKind:
-    """A table ``id INT, a INT, b INT, s STRING`` and, where ``timed``, ``ts``, of a changelog mode. ``key``: id is its
-    PRIMARY KEY."""
+    """A table ``id INT``, ``fields``, and, where ``timed``, ``ts`` as its last column, of a changelog mode. ``key``: id
+    is its PRIMARY KEY. ``fields``: names and types."""
 
     name: str
     mode: str
     key: bool = False
     timed: bool = False
+    fields: tuple[tuple[str, str], ...] = (("a", "INT"), ("b", "INT"), ("s", "STRING"))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("id", "a", "b", "s", *(["ts"] if self.timed else []))
+        return ("id", *(name for name, _ in self.fields), *(["ts"] if self.timed else []))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        kinds = [("id", "INT"), *self.fields, *([("ts", "TIMESTAMP(6)")] if self.timed else [])]
+        return pa.schema([(name, parse_type(kind).to_arrow()) for name, kind in kinds])
 
     def ddl(self) -> str:
-        columns = ["id INT NOT NULL" if self.key else "id INT", "a INT", "b INT", "s STRING"]
+        columns = ["id INT NOT NULL" if self.key else "id INT", *(f"{name} {kind}" for name, kind in self.fields)]
         columns += ["ts TIMESTAMP(3)", "WATERMARK FOR ts AS ts"] if self.timed else []
         columns += ["PRIMARY KEY (id) NOT ENFORCED"] if self.key else []
         options = f"'connector' = 'test', 'changelog-mode' = '{self.mode}'"
@@ -47,9 +58,6 @@ TABLES = (
 )
 
 
-_TIMED = {table.name: table.timed for table in TABLES}
-
-
 @dataclass(frozen=True)
 class Act:
     """What happens to a table: a row is there from now on, or goes. ``row`` None: the row of ``key`` goes."""
@@ -63,13 +71,14 @@ class Act:
 class History:
     """Acts in the order in which they arrive; ``cuts`` are the numbers of changes in each micro-batch, over and
     again. ``only_keys``: deletions by key hold nothing else. ``lifted``: watermarks follow the rows, none of which is
-    late.
+    late. ``of``: the tables that there are.
     """
 
     acts: tuple[Act, ...]
     cuts: tuple[int, ...]
     only_keys: bool = False
     lifted: bool = False
+    of: tuple[TableKind, ...] = TABLES
 
     def changes(self) -> list[tuple[TableKind, Change]]:
         return list(_changes(self.acts, self.only_keys))
@@ -87,8 +96,9 @@ class History:
 
     def watermarks(self) -> list[int | None]:
         """For each micro-batch the watermark behind it, in microseconds: a millisecond before all times that come."""
+        timed = {table.name for table in self.of if table.timed}
         times = [
-            [row[4] for name, of_table in batch.items() if _TIMED[name] for _, row in of_table]
+            [row[-1] for name, of_table in batch.items() if name in timed for _, row in of_table]
             for batch in self.micro_batches()
         ]
         found: list[int | None] = []
@@ -100,7 +110,7 @@ class History:
 
     def tables(self) -> Mapping[str, list[Row]]:
         """The rows that are there in the end."""
-        found: dict[str, list[Row]] = {table.name: [] for table in TABLES}
+        found: dict[str, list[Row]] = {table.name: [] for table in self.of}
         for act in _possible(self.acts):
             rows = found[act.table.name]
             if act.table.key:
@@ -163,12 +173,11 @@ def _of_key(table: TableKind, act: Act, now: dict[tuple[str, int], Row], only_ke
         assert act.row is not None
         yield "+I", act.row
     elif act.row is None:
-        times = before[4:] if not table.timed else (before[4] + MS // 2,)
+        end = len(table.fields) + 1
+        times = (before[-1] + MS // 2,) if table.timed else ()
         # Deletions of tables with updates by key may hold nothing but the key.
-        yield (
-            "-D",
-            (act.key, None, None, None, *times) if only_keys and table.mode == "I,UA,D" else (*before[:4], *times),
-        )
+        nulls = only_keys and table.mode == "I,UA,D"
+        yield "-D", (act.key, *([None] * len(table.fields) if nulls else before[1:end]), *times)
     else:
         if "UB" in table.mode:
             yield "-U", before
@@ -183,7 +192,7 @@ def history(choice: Random, tables: tuple[TableKind, ...] = TABLES) -> History:
     acts = [_act(choice, choice.choice(tables), number, count, domain, absent, lifted) for number in range(count)]
     size = choice.choice([1, 3, 8, 30])
     cuts = tuple(1 + choice.randrange(size) for _ in range(4))
-    return History(tuple(_taken_from_bags(choice, acts)), cuts, choice.random() < 0.5, lifted)
+    return History(tuple(with_bags(choice, acts)), cuts, choice.random() < 0.5, lifted, tables)
 
 
 def _act(choice: Random, table: TableKind, number: int, count: int, domain: int, absent: float, lifted: bool) -> Act:
@@ -202,7 +211,7 @@ def _value(choice: Random, domain: int, absent: float) -> int | None:
     return None if choice.random() < absent else choice.randrange(domain) - 1
 
 
-def _taken_from_bags(choice: Random, acts: list[Act]) -> Iterator[Act]:
+def with_bags(choice: Random, acts: list[Act]) -> Iterator[Act]:
     """Of the rows of bags some come twice, and some go."""
     bag: list[Act] = []
     for act in acts:

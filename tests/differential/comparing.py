@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
 from random import Random
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.differential.without_spark import PlanHarness, in_duckdb
 from tests.planner.plans import physical, plan
 
 DDL = ";\n".join(table.ddl() for table in TABLES) + ";\n"
-_ARROW = {"id": pa.int32(), "a": pa.int32(), "b": pa.int32(), "s": pa.string(), "ts": pa.timestamp("us", "UTC")}
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -45,19 +43,24 @@ class Refused(Exception):
 
 
 def planned(query: Query, *, by_key: Random | None = None) -> PhysicalPlan:
+    """The plan of a query over TABLES; see ``plan_of_text``."""
+    return plan_of_text(query.ours(), DDL + query.definitions(), by_key=by_key)
+
+
+def plan_of_text(text: str, definitions: str, *, by_key: Random | None = None) -> PhysicalPlan:
     """Refused where it is not executed. ``by_key`` chooses a PRIMARY KEY, where one is known, of a table
     that the query is inserted into: its rows replace each other."""
     try:
-        found: Node = optimize(plan(query.definitions() + query.ours(), DDL))
+        found: Node = optimize(plan(text, definitions))
         key = _key_of(found, by_key) if by_key is not None else ()
         if key:
             columns = ", ".join(f"{f.name} {f.type.ddl()}" for f in found.schema)
             sink = f"CREATE TABLE kept ({columns}, PRIMARY KEY ({', '.join(key)}) NOT ENFORCED) "
             sink += "WITH ('connector' = 'test', 'changelog-mode' = 'I,UA,D');\n"
-            found = optimize(plan(f"{query.definitions()}{sink}INSERT INTO kept {query.ours()}", DDL))
+            found = optimize(plan(f"{sink}INSERT INTO kept {text}", definitions))
         return physical(found)
     except SqlStreamError as error:
-        raise Refused(error.code, str(error)) from error
+        raise Refused(error.code, error.diagnostic.message) from error
 
 
 def _key_of(found: Node, choice: Random) -> tuple[str, ...]:
@@ -72,9 +75,10 @@ def _key_of(found: Node, choice: Random) -> tuple[str, ...]:
 def without_spark(made: PhysicalPlan, history: History, *, groups: int = 1, restarts: Random | None = None) -> Rows:
     """The rows that are there in the end; ValueError where one is withdrawn that is not there."""
     harness = PlanHarness(made, groups=groups, restarts=restarts)
+    tables = {table.name: table for table in history.of}
     changes: list[tuple[Any, ...]] = []
     for batch, watermark in zip(history.micro_batches(), history.watermarks(), strict=True):
-        changes += _changes(harness.batch({name: _table(name, rows) for name, rows in batch.items()}))
+        changes += _changes(harness.batch({name: _table(tables[name], rows) for name, rows in batch.items()}))
         if watermark is not None:
             changes += _changes(harness.batch({}, watermark))
     changes += _changes(harness.batch({}, END_OF_TIME))
@@ -119,15 +123,9 @@ def _changes(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
-@cache
-def _by_name() -> dict[str, TableKind]:
-    return {table.name: table for table in TABLES}
-
-
-def _table(name: str, changes: list[Change]) -> pa.Table:
-    table = _by_name()[name]
+def _table(table: TableKind, changes: list[Change]) -> pa.Table:
     columns = zip(*(row for _, row in changes), strict=True)
-    arrays = [pa.array(values, _ARROW[c]) for c, values in zip(table.columns, columns, strict=True)]
+    arrays = [pa.array(values, field.type) for field, values in zip(table.schema, columns, strict=True)]
     names = list(table.columns)
     if table.mode != "I":
         arrays, names = [*arrays, pa.array([kind for kind, _ in changes])], [*names, ROW_KIND]
@@ -148,16 +146,19 @@ def expected(query: Query, history: History) -> Rows:
 def tables_in_the_end(history: History) -> dict[str, pa.Table]:
     """By name, with the past of the table of versions."""
     there = history.tables()
-    found = {table.name: _arrow(table.columns, there[table.name]) for table in TABLES}
-    columns = ("gone", "id", "a", "b", "s", "ts")
-    found["history"] = _arrow(columns, [(gone, *row) for gone, row in history.versions()])
+    found = {table.name: _arrow(table.schema, there[table.name]) for table in history.of}
+    versions = next((table for table in history.of if table.name == "versions"), None)
+    if versions is not None:
+        past = pa.schema([("gone", pa.bool_()), *versions.schema])
+        found["history"] = _arrow(past, [(gone, *row) for gone, row in history.versions()])
     return found
 
 
-def _arrow(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    kinds = {**_ARROW, "gone": pa.bool_(), "ts": pa.timestamp("us")}
-    values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return pa.table([pa.array(v, kinds[c]) for c, v in zip(columns, values, strict=True)], names=list(columns))
+def _arrow(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Times without a zone."""
+    kinds = [pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type for field in schema]
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([pa.array(v, kind) for v, kind in zip(values, kinds, strict=True)], names=schema.names)
 
 
 def comparable(row: Iterable[Any]) -> tuple[Any, ...]:

@@ -15,17 +15,15 @@ from hypothesis import strategies as st
 
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Union
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.interval_join import IntervalJoin
-from sqlstream.planner.operators.join import Join
-from sqlstream.planner.operators.normalize import Normalize
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Join, RegularJoin, WindowJoin
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.joins import JoinKind
 from tests.differential.changes import TABLES, Act, History, history

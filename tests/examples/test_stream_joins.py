@@ -10,8 +10,8 @@ from examples.throughput.queries import FILES
 from examples.throughput.stream_joins import QUERIES, RECENT_S, write_auctions
 from examples.throughput.windows import Steady
 from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.planner.operators.regular_join import RegularJoin
 from tests.planner.plans import plan
 
 _TABLES = "".join(

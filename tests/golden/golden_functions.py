@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sqlstream.udfs.assigners.user import AssignerContext, Window
-from sqlstream.udfs.evictors.user import EvictorContext
+from sqlstream.udfs.evictors import EvictorContext
 from sqlstream.udfs.triggers.user import TriggerContext, TriggerResult
 
 

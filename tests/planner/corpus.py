@@ -1,15 +1,22 @@
-"""Plans of golden files, for tests of what must hold for every plan."""
+"""Plans for tests of what must hold for every plan: those of all golden files, and some over functions in Python."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.paths import importable
 from sqlstream.planner.node import Node
-from sqlstream.testing.golden_format import parse_golden
+from sqlstream.session import Session
+from sqlstream.statements.explaining import explained_plan
+from sqlstream.testing.golden import prepare, sql_of
+from sqlstream.testing.golden_format import SETUP, Block, parse_golden
 from tests.planner.plans import plan
 
-_GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 _USER_WRITTEN = (
     "SELECT COUNT(*) FROM bids GROUP BY WINDOW USING assigner(5) TRIGGER USING trigger() EVICT AFTER USING evictor()"
 )
@@ -31,6 +38,10 @@ _SET = """
 
 _OVER = "SELECT item, AVG(price) OVER (PARTITION BY item ORDER BY ts ROWS 9 PRECEDING) FROM bids"
 _OVER_ANY = "SELECT item, SUM(n) OVER (PARTITION BY item ORDER BY n RANGE 2 PRECEDING), COUNT(*) OVER () FROM bids"
+_OVER_WINDOW = """
+    SELECT item, NTILE(4) OVER w, CUME_DIST() OVER w FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+    WINDOW w AS (PARTITION BY window_start, window_end ORDER BY price)
+"""
 _JOIN = """
     SELECT a.item, b.price FROM bids AS a LEFT JOIN bids AS b
     ON a.auction = b.auction AND b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts
@@ -46,7 +57,6 @@ _USERS = """
 """
 _CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
 
-
 _AS_OF = """
     SELECT b.item, c.id FROM bids AS b LEFT JOIN cdc FOR SYSTEM_TIME AS OF b.ts AS c ON b.n = c.id AND c.id > b.price
     UNION ALL SELECT b.item, o.n FROM bids AS b ASOF JOIN bids AS o ON b.item = o.item AND b.ts > o.ts
@@ -55,7 +65,6 @@ _AS_OF = """
     LEFT JOIN TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS o
     ON b.item = o.item AND b.window_end = o.window_end AND b.price < o.price
 """
-
 
 _GROUPED = "SELECT item, COUNT(*) FROM bids GROUP BY item INTERSECT SELECT item, n FROM bids"
 _RANKED = """
@@ -73,7 +82,6 @@ _MATCHED = """
     DEFINE A AS A.price > PREV(A.price), B AS B.n > A.n + 1 AND SUM(B.n) < 10, C AS COALESCE(LAST(A.item, 1), '') = '')
 """
 
-
 _WATERMARKED = "SELECT item, n + 1 FROM bids WHERE ts > CURRENT_WATERMARK(ts)"
 
 _CHANGELOGS = """
@@ -84,6 +92,26 @@ _FLINKS_FUNCTIONS = """
     SELECT JSON_VALUE(item, '$.a' RETURNING INT DEFAULT n + 1 ON EMPTY), item:a.b[0], PARSE_JSON(item):c, item IS JSON,
     JSON_OBJECT(KEY item VALUE n ABSENT ON NULL), SPLIT_INDEX(item, ',', n), CEIL(ts TO HOUR) FROM bids
 """
+
+_OWN: dict[str, tuple[str, ...]] = {
+    "windows, triggers and evictors in Python": (_USER_WRITTEN,),
+    "process functions": (_PROCESS,),
+    "statement sets": (_SET,),
+    "functions over the rows before": (_OVER,),
+    "functions over rows in any order": (_OVER_ANY,),
+    "functions over windows": (_OVER_WINDOW,),
+    "joins within an interval": (_JOIN,),
+    "joins of all rows": (_JOIN_OF_ALL,),
+    "the best rows of each key": (_RANKED,),
+    "groups and sets": (_GROUPED,),
+    "rows that match a pattern": (_MATCHED,),
+    "changes by key": (_CHANGED, _USERS),
+    "joins as of a time and of windows": (_AS_OF,),
+    "the watermark that holds": (_WATERMARKED,),
+    "changes as rows": (_CHANGELOGS,),
+    "functions of Flink": (_FLINKS_FUNCTIONS,),
+}
+"""Queries over the tables and functions of ``plans.py`` and tables of their own."""
 
 
 def kinds_of_nodes() -> list[type[Node]]:
@@ -100,29 +128,53 @@ def kinds_of_nodes() -> list[type[Node]]:
 
 
 @cache
+def titles() -> tuple[str, ...]:
+    """The names of all plans, known without making them: ``file: comment above the query``, or its line."""
+    return (*_OWN, *(title for file in _files() for title in _blocks(file)))
+
+
+@cache
+def bound_plan_of(title: str) -> Node:
+    """The plan of this title as bound."""
+    if title in _OWN:
+        return plan(*_OWN[title])
+    return _plans(GOLDEN / f"{title.partition(': ')[0]}.golden")[title]
+
+
 def corpus() -> dict[str, Node]:
-    """Bound plans by the comment above their query, or by the query."""
-    files = (
-        _GOLDEN / "planner" / "plans.golden",
-        _GOLDEN / "plan_firing.golden",
-        _GOLDEN / "plan_lookup.golden",
-        _GOLDEN / "plan_barriers.golden",
-    )
-    collected = {title: collected for file in files for title, collected in _plans(file).items()}
-    own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
-    own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
-    own |= {"functions over rows in any order": plan(_OVER_ANY)}
-    own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
-    own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
-    own |= {"rows that match a pattern": plan(_MATCHED)}
-    own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
-    own |= {"the watermark that holds": plan(_WATERMARKED)}
-    own |= {"changes as rows": plan(_CHANGELOGS), "functions of Flink": plan(_FLINKS_FUNCTIONS)}
-    return {**collected, **own}
+    """All bound plans by title."""
+    return {title: bound_plan_of(title) for title in titles()}
 
 
-def _plans(file: Path) -> dict[str, Node]:
-    blocks = parse_golden(file.read_text(encoding="utf-8"))
-    tables = ";\n".join(b.sql for b in blocks if b.kind == "statement") + ";\n"
-    plans = [b for b in blocks if b.kind == "plan"]
-    return {b.sql if b.title.startswith("line ") else b.title: plan(b.sql, tables) for b in plans}
+def _files() -> list[Path]:
+    return sorted(GOLDEN.rglob("*.golden"))
+
+
+@cache
+def _blocks(file: Path) -> Mapping[str, Block]:
+    """The blocks of a file that have plans."""
+    name = file.relative_to(GOLDEN).with_suffix("").as_posix()
+    titled: dict[str, Block] = {}
+    for block in parse_golden(file.read_text(encoding="utf-8")):
+        if block.kind in ("plan", "stream"):
+            title = f"{name}: {block.title}"
+            titled[f"{title}, line {block.line}" if title in titled else title] = block
+    return MappingProxyType(titled)
+
+
+@cache
+def _plans(file: Path) -> Mapping[str, Node]:
+    """The plans of a file by title. Each block sees the tables, views and settings that those before it declare."""
+    title_of = {block.line: title for title, block in _blocks(file).items()}
+    plans: dict[str, Node] = {}
+    with Session() as session, importable(file.parent):
+        for block in parse_golden(file.read_text(encoding="utf-8")):
+            if block.kind in SETUP:
+                prepare((block,), session, file.parent)
+            elif block.line in title_of:
+                (statement,) = parse_script(sql_of(block, session, file.parent))
+                assert isinstance(
+                    statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateMaterializedView
+                )
+                plans[title_of[block.line]] = explained_plan(nodes.Explain(statement), session.workspace)
+    return MappingProxyType(plans)

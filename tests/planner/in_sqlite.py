@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Scan, Union
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.udfs.joins import JoinKind
 
 

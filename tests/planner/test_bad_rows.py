@@ -10,9 +10,8 @@ from sqlstream.planner.bad_rows import BadAction, action_of, columns_to_read, pa
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.to_json import from_json, to_json
 from sqlstream.planner.nodes import Insert, Scan
-from sqlstream.plans import plan_of
+from sqlstream.plans import plan_of, side_tables
 from sqlstream.session import Session
-from sqlstream.table_uses import side_tables
 
 SOURCE = "CREATE TABLE t (a INT NOT NULL, b STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test'"
 COLUMNS = "source STRING, record BINARY, error STRING, place STRING, failed_at TIMESTAMP"

@@ -13,9 +13,9 @@ from sqlstream.planner.changes import Changes, changes_of, producer_of, rejected
 from sqlstream.planner.fields import Item, field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, Union
-from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.operators.changelogs import Normalize
+from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import EngineSettings, physical_plan
 from sqlstream.planner.physical.steps import Read

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.completion import Known, Scope, SuggestionKind, complete
-from sqlstream.planner.derived import Derived
+from sqlstream.planner.completion import Derived, Known, Scope, SuggestionKind, complete
 from sqlstream.session import Session
 from sqlstream.types import DataType
 

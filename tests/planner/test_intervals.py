@@ -7,8 +7,16 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.grammar import parse_query
-from sqlstream.planner.durations import as_interval, readable
-from sqlstream.planner.intervals import LONGEST_MS, NotAnInterval, fold, for_spark, interval_ms, text_ms
+from sqlstream.planner.intervals import (
+    LONGEST_MS,
+    NotAnInterval,
+    as_interval,
+    fold,
+    for_spark,
+    interval_ms,
+    readable,
+    text_ms,
+)
 
 
 def expression(text: str) -> exp.Expression:

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Expression, IsNull, Not, Or
 from tests.planner.plans import error, plan
 from tests.streams import fields, sql

@@ -21,7 +21,7 @@ from sqlstream.planner.nodes import Filter, Output
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder
 from sqlstream.planner.rules import optimize, stages
-from sqlstream.planner.rules.push_lookup_filters import comparisons
+from sqlstream.planner.rules.push_filters import comparisons
 from sqlstream.plans import emit_settings, plan_of
 from sqlstream.settings import Settings
 from sqlstream.types import parse_type

@@ -12,10 +12,8 @@ from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rules import STAGES, optimize, trace
-from tests.planner.corpus import corpus
+from tests.planner.corpus import bound_plan_of, titles
 from tests.planner.plans import optimized, plan
-
-TITLES = list(corpus())
 
 
 def read_fields(node: Node) -> set[str]:
@@ -70,25 +68,25 @@ def assert_well_formed(root: Node) -> None:
             assert all(s == schemas[0] for s in schemas)
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", titles())
 def test_every_stage_gives_a_well_formed_plan_of_the_same_schema(title):
-    bound = corpus()[title]
+    bound = bound_plan_of(title)
     for name, after in trace(bound):
         assert_well_formed(after)
         assert [(f.name, f.type) for f in after.schema] == [(f.name, f.type) for f in bound.schema], name
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", titles())
 def test_stages_may_run_in_any_order_and_on_their_own(title):
-    bound = corpus()[title]
+    bound = bound_plan_of(title)
     for stage in STAGES:
         assert_well_formed(stage.rule(bound))
     assert_well_formed(optimize(bound, reversed(STAGES)))
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", titles())
 def test_optimizing_twice_changes_nothing_more(title):
-    once = optimize(corpus()[title])
+    once = optimize(bound_plan_of(title))
     assert optimize(once) == once
 
 
@@ -201,10 +199,31 @@ def test_optimized_plan_has_the_result_of_the_bound_plan(spark, tmp_path, query)
 
 
 def test_rules_leave_the_plan_that_they_are_given_alone():
-    bound = corpus()["constants"]
+    bound = bound_plan_of("planner/plans: constants")
     before = explain(bound, stage="LOGICAL")
     optimize(bound)
     assert explain(bound, stage="LOGICAL") == before
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "SELECT item, n, CURRENT_WATERMARK(ts) AS w FROM bids",
+        "SELECT item, n, SUM(n) OVER (PARTITION BY item ORDER BY ts) AS s FROM bids",
+        "SELECT item, n, SUM(n) OVER (PARTITION BY item ORDER BY n) AS s FROM bids",
+        "SELECT item, n, SUM(n) OVER (PARTITION BY item ORDER BY ts) AS s, CURRENT_WATERMARK(ts) FROM bids",
+    ],
+)
+def test_an_operator_that_nobody_reads_stops_no_filter_and_needs_no_watermark(source):
+    query = f"SELECT item FROM ({source}) WHERE n > 3"
+    assert optimized(query) == "Output(item)\n└─ Project(item)\n   └─ Scan(bids: item, n where n > 3)"
+    assert optimize(optimize(plan(query))) == optimize(plan(query))
+
+
+def test_an_operator_that_nobody_reads_leaves_the_watermark_of_others():
+    rows = "SELECT *, SUM(n) OVER (PARTITION BY item ORDER BY ts) AS s FROM bids"
+    query = f"SELECT COUNT(*) FROM TUMBLE(TABLE ({rows}), DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_end"
+    assert "AssignTime(ts, watermark ts - 5 s)\n         └─ Scan(bids: ts)" in optimized(query)
 
 
 def _over_of(text: str) -> Over:

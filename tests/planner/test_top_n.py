@@ -10,10 +10,9 @@ from sqlstream.planner.changes import changes_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.over import Over
+from sqlstream.planner.operators.over import Closing, Over, UpdatingOver
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import Closing, TopN
-from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.changing_table import ChangingTable
+from sqlstream.query import ChangingTable
 
 SCHEMA = pa.schema([("op", pa.string()), ("k", pa.int64()), ("k", pa.string())])
 

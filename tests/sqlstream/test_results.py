@@ -7,8 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from sqlstream.arrow_rows import ArrowRows, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.errors import ExecutionError
-from sqlstream.results import Rows, in_time_zone, rows_of, shown_rows_of, with_dicts
+from sqlstream.results import Rows
 from sqlstream.types import parse_type
 
 TABLE = pa.table(
@@ -24,7 +25,7 @@ TABLE = pa.table(
 
 
 def test_values_are_those_of_python() -> None:
-    first, second = Rows.of_arrow(TABLE)
+    first, second = ArrowRows.of(TABLE)
     assert first == (
         Decimal("1.50"), datetime(2024, 1, 31, tzinfo=UTC), date(2024, 1, 31), [1, None], {"a": 1, "b": "x"}, {"k": 1}
     )  # fmt: skip
@@ -32,7 +33,7 @@ def test_values_are_those_of_python() -> None:
 
 
 def test_arrow_and_pandas_keep_the_types() -> None:
-    rows = Rows.of_arrow(TABLE)
+    rows = ArrowRows.of(TABLE)
     assert rows.to_arrow() is TABLE
     frame = rows.to_pandas()
     assert frame["n"][0] == Decimal("1.50")
@@ -78,7 +79,7 @@ def test_notebooks_get_escaped_html() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_rows_are_counted_without_being_fetched(count: int) -> None:
-    assert len(Rows.of_arrow(pa.table({"a": list(range(count))}))) == count
+    assert len(ArrowRows.of(pa.table({"a": list(range(count))}))) == count
 
 
 def test_timestamps_move_to_a_zone_also_inside_of_structs() -> None:
@@ -114,7 +115,7 @@ def test_times_that_python_does_not_have_are_shown_as_texts_and_are_errors_as_va
     ]
     assert [row[2] for row in shown_rows_of(table)] == ["+29349-01-26", "-0768-02-04", None, "1970-01-01"]
     assert shown_rows_of(table)[0][1] == datetime(1970, 1, 1, 0, 0, 0, 1)
-    rows = Rows.of_arrow(table)
+    rows = ArrowRows.of(table)
     assert "+33658-09-27 10:46:40" in repr(rows)
     assert "-1199-02-15 23:32:19" in rows._repr_html_()
     message = (

@@ -6,8 +6,8 @@ import pickle
 from threading import Event, Thread
 from typing import Any
 
+from sqlstream.jobs.lifecycle.sinks import SideSinks, Turns
 from sqlstream.planner.nodes import StatementSet
-from sqlstream.sinks import SideSinks, Turns
 
 
 class Batch:
@@ -32,7 +32,7 @@ def test_a_micro_batch_that_begins_anew_waits_until_its_stopped_query_has_writte
             writing.set()
             written.wait(30)
 
-    monkeypatch.setattr("sqlstream.sinks._write_tables", write)
+    monkeypatch.setattr("sqlstream.jobs.lifecycle.sinks._write_tables", write)
     environment: Any = None
     plan, turns = StatementSet(()), Turns()
     writers = [SideSinks(environment, plan, turns).with_tables(plan, []) for _ in range(2)]

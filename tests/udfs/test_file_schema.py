@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.types import parse_type
-from sqlstream.udfs.file_schema import mismatches, type_name
+from sqlstream.udfs.listed_files import mismatches, type_name
 
 THERE = {"id": pa.int64(), "Place": pa.struct([("city", pa.string())]), "tags": pa.list_(pa.string())}
 

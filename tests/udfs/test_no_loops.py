@@ -12,15 +12,13 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.changes import SetKind
-from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, MemoryStore
 from sqlstream.udfs.over.functions import Number, Numbered
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.state.memory import MemoryStore
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from tests.udfs.groups.test_group_aggregate import kernel as groups
 from tests.udfs.over.test_over import ALL_ROWS, LAST_TWO, aggregated, over
 from tests.udfs.windows.test_no_loops import lines_of

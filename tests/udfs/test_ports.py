@@ -10,10 +10,9 @@ import pyarrow as pa
 from sqlstream.udfs.driver import unfolded
 from sqlstream.udfs.exchange import Blob, Content, Exchange
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Context, Kernel
+from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Context, Kernel, MemoryStore
 from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.call import Arrived, Clocks, GroupEntry, run
-from sqlstream.udfs.state.memory import MemoryStore
 
 LEFT = pa.schema([("k", pa.string()), ("l", pa.int64())])
 RIGHT = pa.schema([("k", pa.string()), ("r", pa.int64()), (EMITTED_AHEAD, pa.bool_())])

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.functions import describe, describe_function
-from sqlstream.udfs.user_code import load
+from sqlstream.udfs.functions import describe, describe_function, load
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -328,3 +328,20 @@ def _float_ranks(numbers: np.ndarray) -> np.ndarray:
     ordered_bits = np.where(bits < 0, bits ^ _NAN, bits)
     ordered_bits[np.isnan(numbers)] = _NAN
     return ordered_bits
+
+
+def in_order(keys: Sequence[pa.Array], order: tuple[Ordering, ...], groups: Groups) -> np.ndarray:
+    """The rows by group, then in the order of the keys, then as they are."""
+    by_least = [sort_key(key, ordering) for key, ordering in zip(keys, order, strict=True)]
+    rows: np.ndarray = np.lexsort([*reversed(by_least), groups.ids])
+    return rows
+
+
+def sort_key(column: pa.Array, ordering: Ordering) -> np.ndarray:
+    """An integer per value that ascends in the wanted order."""
+    present = truths_of(column.is_valid())
+    # Dense places leave room for NULL at either end.
+    places = np.unique(ranks(column.drop_null()), return_inverse=True)[1]
+    key = np.full(len(column), -1 if ordering.nulls_first else len(column), np.int64)
+    key[present] = len(places) - 1 - places if ordering.descending else places
+    return key

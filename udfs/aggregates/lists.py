@@ -22,9 +22,9 @@ from sqlstream.udfs.aggregates.accumulator import (
     Source,
     column_of,
     doubles_of,
+    in_order,
     numbers_of,
     ranks,
-    truths_of,
 )
 from sqlstream.udfs.aggregates.extremes import first_extreme
 from sqlstream.udfs.aggregates.sums import add_up
@@ -131,19 +131,8 @@ def _ordered(order: tuple[Ordering, ...], lists: pa.Array) -> pa.Array:
         return lists
     values_and_keys, groups = exploded(lists)
     values, *keys = members(values_and_keys, 1 + len(order))
-    by_least = [_sort_key(key, ordering) for key, ordering in zip(keys, order, strict=True)]
-    rows = np.lexsort([*reversed(by_least), groups.ids])
+    rows = in_order(keys, order, groups)
     return groups.lists(values.take(pa.array(rows)))
-
-
-def _sort_key(column: pa.Array, ordering: Ordering) -> np.ndarray:
-    """An integer per value that ascends in the wanted order."""
-    present = truths_of(column.is_valid())
-    # Dense places leave room for NULL at either end.
-    places = np.unique(ranks(column.drop_null()), return_inverse=True)[1]
-    sort_key = np.full(len(column), -1 if ordering.nulls_first else len(column), np.int64)
-    sort_key[present] = len(places) - 1 - places if ordering.descending else places
-    return sort_key
 
 
 # --- DISTINCT and COLLECT_SET: the distinct values are stored and aggregated at the end -----------------------

@@ -1,23 +1,28 @@
-"""Which aggregate functions are executed, and how each is planned."""
+"""Which aggregate functions are executed, and how each is planned; the aggregates of users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.functions.builtin import Aggregate
-from sqlstream.functions.catalogue import FUNCTIONS
+from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.types import from_arrow
-from sqlstream.udfs.aggregates import lists, moments
+from sqlstream.udfs.aggregates import lists, statistics
 from sqlstream.udfs.aggregates.accumulator import (
     ARRIVAL,
     Accumulator,
     AggregateCall,
+    Batch,
+    Columns,
+    Groups,
     Ordering,
     Plan,
     Source,
@@ -25,22 +30,76 @@ from sqlstream.udfs.aggregates.accumulator import (
     is_ordered,
 )
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
-from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
 from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.lists import collected, joined, over_distinct, over_rows
-from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
-from sqlstream.udfs.aggregates.sketches import approximate_count
+from sqlstream.udfs.aggregates.ordered import NTH_VALUE, PickedInOrder, nth_value, over_sorted
+from sqlstream.udfs.aggregates.statistics import approximate_count, kurtosis, skewness, variance
 from sqlstream.udfs.aggregates.sums import (
     Bits,
     Count,
+    DecimalSum,
     FloatSum,
     IntegerSum,
     average,
+    decimal_average,
     interval_average,
     retracting_average,
+    sum_type,
 )
-from sqlstream.udfs.aggregates.user import user_aggregate
+from sqlstream.udfs.columnar import arrow_array, called, python_values
 from sqlstream.udfs.kernel import ROW_KIND
+
+# --- aggregates of users, which run row by row ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UserState(Accumulator):
+    """The state of a user's aggregate, pickled."""
+
+    function: str
+    implementation: Callable[[], Any]
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.binary(),)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection, aggregate = batch.select(self.source), self.implementation()
+        states = [self._call(aggregate.create) for _ in range(selection.groups.count)]
+        for group, *row in zip(selection.groups.ids.tolist(), *map(python_values, selection.columns), strict=True):
+            states[group] = self._changed(aggregate.accumulate, states[group], *row)
+        return (_pickled(states),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        aggregate = self.implementation()
+        states: dict[int, object] = {}
+        for group, other in zip(groups.ids.tolist(), map(pickle.loads, columns[0].to_pylist()), strict=True):
+            states[group] = self._changed(aggregate.merge, states[group], other) if group in states else other
+        return (_pickled(states[g] if g in states else self._call(aggregate.create) for g in range(groups.count)),)
+
+    def _changed(self, change: Callable[..., object], state: object, *arguments: object) -> object:
+        """The state after a change, which returns the new one, or None where it changed the given one."""
+        changed = self._call(change, state, *arguments)
+        return state if changed is None else changed
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> object:
+        return called(self.function, function, arguments)
+
+
+def _pickled(states: Iterable[object]) -> pa.Array:
+    return pa.array([pickle.dumps(state) for state in states], pa.binary())
+
+
+def useraggregate_of(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
+    """The plan of a user's aggregate. ``implementation`` creates an instance of the class."""
+    return Plan((UserState(source, function, implementation),), partial(_finish, function, implementation, result))
+
+
+def _finish(function: str, implementation: Callable[[], Any], result: pa.DataType, states: pa.Array) -> pa.Array:
+    aggregate = implementation()
+    results = [called(function, aggregate.finish, (pickle.loads(state),)) for state in states.to_pylist()]
+    return arrow_array(function, results, result)
+
 
 NOT_EXECUTED = "SS395"
 
@@ -92,23 +151,15 @@ Planner = Callable[[_Call], Plan]
 
 def supports(function: str) -> bool:
     """Whether an aggregate function of Spark is executed, by its name in lower case."""
-    aggregate = _aggregate(function)
+    aggregate = aggregate_of(function)
     return aggregate is not None and aggregate.name in _PLANNERS
-
-
-def _aggregate(function: str) -> Aggregate | None:
-    """The entry of the catalogue, for an alias that of the function itself; None for functions of users."""
-    found = FUNCTIONS.get(function)
-    if found is not None and found.alias_of is not None:
-        found = FUNCTIONS[found.alias_of]
-    return found if isinstance(found, Aggregate) else None
 
 
 def shows_arrival(call: AggregateCall) -> bool:
     """True where the result may show in which order rows arrived."""
     if call.implementation is not None:
         return not getattr(call.implementation, "any_order", False)
-    aggregate = _aggregate(call.function)
+    aggregate = aggregate_of(call.function)
     return aggregate is not None and aggregate.shows_arrival
 
 
@@ -118,12 +169,14 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
     rows are taken out again, as far as its accumulators let them.
     """
-    aggregate = _aggregate(call.function)
+    aggregate = aggregate_of(call.function)
     typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
     if call.distinct and (call.implementation is not None or aggregate is None or not aggregate.idempotent):
         return _over_distinct(typed_call)
     if call.implementation is not None:
         return _user(typed_call)
+    if call.function == NTH_VALUE:
+        return _nth_value(typed_call)
     if aggregate is None or aggregate.name not in _PLANNERS:
         raise typed_call.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
     count = aggregate.columns
@@ -133,10 +186,10 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
 
 
 def plan_over_changes(
-    call: AggregateCall, schema: pa.Schema, told_by: tuple[str, ...] = (), *, by_number: bool = False
+    call: AggregateCall, schema: pa.Schema, identified_by: tuple[str, ...] = (), *, by_number: bool = False
 ) -> Plan:
-    """How the call is computed over rows that come and go, as ROW_KIND, one of the columns, says. ``told_by``: as in
-    ``Aggregates``."""
+    """How the call is computed over rows that are inserted and retracted, as the column ROW_KIND says.
+    ``identified_by``: as in ``Aggregates``."""
     plain = plan_of(call, schema, retracting=True)
     if call.every_change:
         return plain
@@ -145,7 +198,7 @@ def plan_over_changes(
         return subtracting
     ordered = shows_arrival(call)
     numbered_call = _Call(call, schema, by_number and ordered)
-    columns, own, inner = _apart(numbered_call, distinct=call.distinct, told_by=told_by if ordered else ())
+    columns, own, inner = _apart(numbered_call, distinct=call.distinct, identified_by=identified_by if ordered else ())
     source = Source((*columns, ROW_KIND), numbered_call.filters)
     return over_net_rows(source, own, inner, ordered=ordered, by_number=numbered_call.by_number)
 
@@ -163,13 +216,23 @@ def _over_rows(call: _Call) -> Plan:
     return over_rows(Source(columns, call.filters), schema.remove(len(schema) - 1), inner)
 
 
+def _over_sorted(call: _Call) -> Plan:
+    """The function over all rows in the order of ORDER BY, and then of arrival."""
+    unordered = replace(call, call=replace(call.call, order=()), by_number=False)
+    _, _, inner = _apart(unordered)
+    _, _, order = _list_source(call)
+    columns = (*call.call.arguments, *(ordering.column for ordering in order))
+    types = tuple(call.schema.field(name).type for name in columns)
+    return over_sorted(Source(columns, call.filters), types, order, inner)
+
+
 def _apart(
-    call: _Call, *, distinct: bool = False, told_by: tuple[str, ...] = ()
+    call: _Call, *, distinct: bool = False, identified_by: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], pa.Schema, Plan]:
     """The columns that the function reads, as columns 0, 1, … of a schema, and its plan over these: the arguments,
-    the orderings, and what the function itself does not see, ``told_by`` and the numbers of rows."""
+    the orderings, and what the function itself does not see, ``identified_by`` and the numbers of rows."""
     arguments, order = call.call.arguments, tuple(o.column for o in call.call.order)
-    columns = (*arguments, *order, *told_by, *([ARRIVAL] if call.by_number else []))
+    columns = (*arguments, *order, *identified_by, *([ARRIVAL] if call.by_number else []))
     schema = pa.schema([(str(i), call.schema.field(name).type) for i, name in enumerate(columns)])
     renamed = tuple(replace(o, column=str(len(arguments) + i)) for i, o in enumerate(call.call.order))
     places = tuple(map(str, range(len(arguments))))
@@ -185,6 +248,10 @@ def _kept(value: pa.Array) -> pa.Array:
 
 
 def _picked(present: pa.Array, value: pa.Array) -> pa.Array:
+    return value
+
+
+def _picked_in_order(present: pa.Array, value: pa.Array, *keys: pa.Array) -> pa.Array:
     return value
 
 
@@ -256,12 +323,22 @@ def _boolean_extreme(greatest: bool) -> Planner:
 def _pick(last: bool) -> Planner:
     def plan(call: _Call) -> Plan:
         required = call.call.arguments if call.call.ignore_nulls else ()
+        if call.call.order:
+            source, types, order = _list_source(call)
+            return Plan((PickedInOrder(replace(source, required=required), types, order, last),), _picked_in_order)
         if call.by_number:
             source = Source((*call.call.arguments, ARRIVAL), call.filters, required)
             return Plan((PickedByNumber(source, call.type, last),), _picked_by_order)
         return Plan((Picked(Source(call.call.arguments, call.filters, required), call.type, last),), _picked)
 
     return plan
+
+
+def _nth_value(call: _Call) -> Plan:
+    n, last = call.call.constants
+    assert isinstance(n, int) and isinstance(last, bool)
+    required = call.call.arguments if call.call.ignore_nulls else ()
+    return nth_value(Source(call.call.arguments, call.filters, required), call.type, n, last=last)
 
 
 def _pick_by_order(greatest: bool) -> Planner:
@@ -318,11 +395,11 @@ def _variance(*, sample: bool, root: bool) -> Planner:
     return _moment(lambda source: variance(source, sample=sample, root=root))
 
 
-def _comoment(formula: moments.Formula) -> Planner:
+def _comoment(formula: statistics.Formula) -> Planner:
     def plan(call: _Call) -> Plan:
         call.require(_is_real)
         call.require(_is_real, 1)
-        return moments.comoment(call.source, formula)
+        return statistics.comoment(call.source, formula)
 
     return plan
 
@@ -377,10 +454,12 @@ def _number(constant: object) -> float:
 
 
 def _user(call: _Call) -> Plan:
+    if call.call.order:
+        return _over_sorted(call)
     if call.by_number:
         return _over_rows(call)
     source = Source(call.call.arguments, call.filters)
-    return user_aggregate(source, call.call.function, call.call.implementation, call.call.result)
+    return useraggregate_of(source, call.call.function, call.call.implementation, call.call.result)
 
 
 _PLANNERS: dict[str, Planner] = {
@@ -409,18 +488,18 @@ _PLANNERS: dict[str, Planner] = {
     "stddev_samp": _variance(sample=True, root=True),
     "skewness": _moment(skewness),
     "kurtosis": _moment(kurtosis),
-    "covar_pop": _comoment(moments.covar_pop),
-    "covar_samp": _comoment(moments.covar_samp),
-    "corr": _comoment(moments.corr),
+    "covar_pop": _comoment(statistics.covar_pop),
+    "covar_samp": _comoment(statistics.covar_samp),
+    "corr": _comoment(statistics.corr),
     "regr_count": _count,
-    "regr_avgx": _comoment(moments.regr_avgx),
-    "regr_avgy": _comoment(moments.regr_avgy),
-    "regr_sxx": _comoment(moments.regr_sxx),
-    "regr_syy": _comoment(moments.regr_syy),
-    "regr_sxy": _comoment(moments.regr_sxy),
-    "regr_slope": _comoment(moments.regr_slope),
-    "regr_intercept": _comoment(moments.regr_intercept),
-    "regr_r2": _comoment(moments.regr_r2),
+    "regr_avgx": _comoment(statistics.regr_avgx),
+    "regr_avgy": _comoment(statistics.regr_avgy),
+    "regr_sxx": _comoment(statistics.regr_sxx),
+    "regr_syy": _comoment(statistics.regr_syy),
+    "regr_sxy": _comoment(statistics.regr_sxy),
+    "regr_slope": _comoment(statistics.regr_slope),
+    "regr_intercept": _comoment(statistics.regr_intercept),
+    "regr_r2": _comoment(statistics.regr_r2),
     "median": _median,
     "percentile": _percentile,
     "percentile_cont": _percentile,

@@ -1,6 +1,7 @@
 """Window assigners: which windows a row belongs to, and which sessions are one."""
 
 from sqlstream.udfs.assigners.assigner import (
+    LATE,
     Assigned,
     Assigner,
     Cumulate,
@@ -8,10 +9,13 @@ from sqlstream.udfs.assigners.assigner import (
     Global,
     Hop,
     Session,
+    Sessions,
     Tumble,
+    Windows,
+    late_windows,
+    merge_sessions,
     windows_of_a_row,
 )
-from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.user import User
 
 __all__ = [

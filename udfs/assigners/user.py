@@ -31,8 +31,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.assigners.assigner import Assigned, times_of
-from sqlstream.udfs.assigners.merging import MILLISECOND
+from sqlstream.udfs.assigners.assigner import MILLISECOND, Assigned, times_of
 from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called, python_values
 from sqlstream.udfs.kernel import Context, Domain
 from sqlstream.udfs.user_rows import clock_ms, watermark_ms
@@ -82,7 +81,7 @@ class User:
         return bool(getattr(self.implementation, "merging", False))
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:
-        seen = _context(context)
+        seen = AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
         times = (times_of(rows, self.time, context) // MILLISECOND).tolist()
         windows_of_rows = [self._windows(row, time, seen) for row, time in zip(self._rows(rows), times, strict=True)]
         row = np.repeat(np.arange(len(windows_of_rows)), [len(row_windows) for row_windows in windows_of_rows])
@@ -114,10 +113,6 @@ class User:
 
 
 _NO_COLUMNS = namedtuple("Row", ())()
-
-
-def _context(context: Context) -> AssignerContext:
-    return AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
 
 
 def _checked(name: str, returned: Any) -> list[tuple[int, int]]:

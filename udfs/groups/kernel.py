@@ -16,12 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.groups.stored_rows import DistinctValues, StoredRows
-from sqlstream.udfs.groups.totals import AggregateStrategy, Changed, Flags, Indices, StoredGroups, Totals
+from sqlstream.udfs.groups.strategies import (
+    AggregateStrategy,
+    Changed,
+    DistinctValues,
+    Flags,
+    Indices,
+    StoredGroups,
+    StoredRows,
+    Totals,
+)
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places, retracted_rows
-from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 
 _KINDS = np.array(["+I", "-U", "+U", "-D"], object)
 

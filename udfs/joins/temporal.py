@@ -1,10 +1,10 @@
-"""Temporal join in event time: joins each left row with the version of the right row of its key at the time of the left
-row.
+"""Temporal joins: each left row with the version of the right row of its key at the time of the left row, or in
+processing time with the current one.
 
-A left row is stored until the watermark reaches its time, because older right rows may arrive until then. The valid
-right row is the newest one that is not newer than the left row; a retraction (-U, -D) ends the validity of the row of a
-key. Among right rows of the same time the last to arrive counts, or the first in the order of given columns. As in
-Flink's TemporalRowTimeJoinOperator, a late left row is joined at once with the stored right rows.
+In event time a left row is stored until the watermark reaches its time, because older right rows may arrive until then.
+The valid right row is the newest one that is not newer than the left row; a retraction (-U, -D) ends the validity of
+the row of a key. Among right rows of the same time the last to arrive counts, or the first in the order of given
+columns. As in Flink's TemporalRowTimeJoinOperator, a late left row is joined at once with the stored right rows.
 
 The state holds the waiting left rows, and right rows by key. Of the right rows that the watermark has passed, each key
 keeps the newest; the others are dropped in groups, a little later.
@@ -25,10 +25,9 @@ from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.expressions.tree import Expression, columns_read
 from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, fulfilling, joinable, newest, numbered
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Pending, Wait, waits
-from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.buckets import EVENT_TIMER
-from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""
@@ -77,7 +76,7 @@ class TemporalJoinKernel(Kernel):
 
     @property
     def output(self) -> pa.Schema:
-        return self._beside.schema
+        return self._single_results.schema
 
     @property
     def uses_processing_time(self) -> bool:
@@ -106,7 +105,7 @@ class TemporalJoinKernel(Kernel):
         left, right = self._left(context), self._right(context)
         if self.ttl:
             self._living.forgotten(right, time)
-        self._beside.forget(time, context)
+        self._single_results.forget(time, context)
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
@@ -137,7 +136,7 @@ class TemporalJoinKernel(Kernel):
         there = np.flatnonzero(partner >= 0)
         gone = ~np.array(versions.rows.column(VALID), np.bool_)[partner[there]]
         partner[there[gone]] = -1
-        self._beside.emit(left, versions.rows, partner, context)
+        self._single_results.emit(left, versions.rows, partner, context)
 
     def _in_order(self, rows: pa.Table, ids: Indices) -> _Versions:
         """One right row for each key and time: the one that counts."""
@@ -160,7 +159,7 @@ class TemporalJoinKernel(Kernel):
         return ranks
 
     @cached_property
-    def _beside(self) -> SingleMatchResults:
+    def _single_results(self) -> SingleMatchResults:
         return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
 
     # --- state ----------------------------------------------------------------------------------------------------
@@ -195,12 +194,12 @@ class TemporalJoinKernel(Kernel):
 
     @cached_property
     def _left_schema(self) -> pa.Schema:
-        return pa.schema([*self._beside.kept(0, TIME), (EVENT_TIMER, pa.int64())])
+        return pa.schema([*self._single_results.kept(0, TIME), (EVENT_TIMER, pa.int64())])
 
     @cached_property
     def _right_schema(self) -> pa.Schema:
         own = [(VALID, pa.bool_()), (EVENT_TIMER, pa.int64()), *self._living.timer]
-        return pa.schema([*self._beside.kept(1, TIME, *(self.first_by or ())), *own])
+        return pa.schema([*self._single_results.kept(1, TIME, *(self.first_by or ())), *own])
 
     @property
     def _living(self) -> TimeToLive:
@@ -211,7 +210,7 @@ class TemporalJoinKernel(Kernel):
         right.flush()
         context.set_timer(Domain.EVENT, min(state.next_timer(Domain.EVENT) for state in (left, right)))
         if self.uses_processing_time:
-            wakes = min(self._living.wakes(right, context), self._beside.wakes(context))
+            wakes = min(self._living.wakes(right, context), self._single_results.wakes(context))
             context.set_timer(Domain.PROCESSING, wakes)
 
 
@@ -336,3 +335,102 @@ def retracted(rows: pa.Table) -> np.ndarray:
     if ROW_KIND not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     return np.array(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTIONS))
+
+
+# --- processing time: each left row with the current right row of its key -------------------------------------
+# The semantics are those of Flink's TemporalProcessTimeJoinOperator, except that the right rows of a micro-batch are
+# applied before its left rows. The state is the current right row of each key.
+
+
+@dataclass(frozen=True)
+class ProcessingTimeTemporalJoinKernel(Kernel):
+    """The kernel of a temporal join in processing time.
+
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
+    without a partner is emitted with NULLs. ``condition``: an additional condition on pairs. ``ttl``: a right row is
+    dropped this many microseconds of processing time after its arrival; 0: never. ``identified_by``: the columns that
+    identify a left row in a retraction (see ``SingleMatchResults``).
+    """
+
+    sides: tuple[Side, Side]
+    outer: bool
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    condition: Expression | None = None
+    ttl: int = 0
+    identified_by: tuple[str, ...] = ()
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @property
+    def output(self) -> pa.Schema:
+        return self._single_results.schema
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0 or self.sides[0].ttl > 0
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._stored)
+        hashes = np.concatenate([of_port.column(KEY_HASH).to_numpy() for of_port in rows.values()])
+        stored = self._living.alive(state.load(hashes), context)
+        if 1 in rows:
+            stored = self._changed(stored, rows[1], context)
+            state.replace(stored)
+        if 0 in rows:
+            left = rows[0]
+            self._single_results.emit(left, stored, self._partners(left, stored), context)
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._stored)
+        if self.ttl:
+            self._living.forgotten(state, time)
+        self._single_results.forget(time, context)
+        self._close(state, context)
+
+    def _changed(self, stored: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
+        """The stored right rows after the last change of each key."""
+        rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
+        ids = dense_ids(rows, self.keys)
+        last = np.zeros(ids.count, np.int64)
+        np.maximum.at(last, ids.ids, np.arange(rows.num_rows))
+        rows = rows.take(pa.array(last))
+        stays = np.ones(stored.num_rows, np.bool_)
+        stored_row = places(rows, stored, self.keys)
+        stays[stored_row[stored_row >= 0]] = False
+        there = rows.filter(pa.array(~retracted(rows)))
+        columns = [there.column(field.name) for field in self._single_results.kept(1)]
+        new = pa.table([*columns, *self._living.timers(there.num_rows, context)], schema=self._stored)
+        return pa.concat_tables([stored.filter(pa.array(stays)), new])
+
+    def _partners(self, left: pa.Table, stored: pa.Table) -> Indices:
+        of_left, of_known = numbered(left, stored, self.keys)
+        row_of_key = np.full(left.num_rows + stored.num_rows, -1, np.int64)
+        row_of_key[of_known] = np.arange(stored.num_rows)
+        partner = row_of_key[of_left]
+        partner[~joinable(left, self.keys, self.null_safe)] = -1
+        return partner
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.uses_processing_time:
+            wakes = min(self._living.wakes(state, context), self._single_results.wakes(context))
+            context.set_timer(Domain.PROCESSING, wakes)
+
+    @cached_property
+    def _single_results(self) -> SingleMatchResults:
+        return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        return pa.schema([*self._single_results.kept(1), *self._living.timer])
+
+    @property
+    def _living(self) -> TimeToLive:
+        return TimeToLive(self.ttl)

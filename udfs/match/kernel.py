@@ -21,19 +21,23 @@ from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Doma
 from sqlstream.udfs.keys import dense_ids, in_order
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
 from sqlstream.udfs.match.definitions import (
+    NO_ROW,
     Current,
     Definition,
     Definitions,
+    Flags,
+    Indices,
+    Line,
     Mapped,
     MatchNumber,
     Measure,
     Operand,
+    Times,
+    Trail,
     columns_of,
     field_of,
 )
-from sqlstream.udfs.match.line import NO_ROW, Flags, Indices, Line, Times, Trail
-from sqlstream.udfs.match.matches import Mapping, Measured, Resolved, resolve
-from sqlstream.udfs.match.open_matches import Numbers, OpenMatches
+from sqlstream.udfs.match.matches import Mapping, Measured, Numbers, OpenMatches, Resolved, resolve
 from sqlstream.udfs.match.search import Ends, Search
 from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState

@@ -16,8 +16,18 @@ import pyarrow as pa
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import Aggregated, Current, Definitions, register_numbers
-from sqlstream.udfs.match.line import NO_ROW, ROOT, Flags, Indices, Line, Trail
+from sqlstream.udfs.match.definitions import (
+    NO_ROW,
+    ROOT,
+    Aggregated,
+    Current,
+    Definitions,
+    Flags,
+    Indices,
+    Line,
+    Trail,
+    register_numbers,
+)
 
 Accumulators = dict[str | None, pa.Table]
 
@@ -219,6 +229,7 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
+            registers, start = threads.registers[:, own], threads.start[own]
             columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
             for column, operand in self._definitions.reads[variable].items():
@@ -232,7 +243,6 @@ class _Run:
                 if isinstance(operand, Current):
                     at = now
                 else:
-                    registers, start = threads.registers[:, own], threads.start[own]
                     at = self._definitions.registers.row_of(operand, registers, variable, now, start)
                 columns[column] = self._line.values(
                     operand.column, self._line.shifted(at, operand.shift), operand.absent
@@ -250,11 +260,11 @@ class _Run:
         ordered = np.sort(code)
         if not (ordered[1:] == ordered[:-1]).any():
             return None
-        told = register_numbers(threads.registers)
-        order = np.lexsort((told, code))  # stable
-        code, told = code[order], told[order]
+        registers = register_numbers(threads.registers)
+        order = np.lexsort((registers, code))  # stable
+        code, registers = code[order], registers[order]
         is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (code[1:] != code[:-1]) | (told[1:] != told[:-1])
+        is_first[1:] = (code[1:] != code[:-1]) | (registers[1:] != registers[:-1])
         return np.sort(order[is_first])
 
     def _ended(self, threads: Threads, row: Indices) -> Threads:
@@ -267,13 +277,13 @@ class _Run:
         best = ending[np.append(True, start[1:] != start[:-1])]
         begun = threads.start[best]
         self._ends.last[begun], self._ends.node[begun] = row[best], threads.node[best]
-        behind = self._behind(threads, best)
-        behind[best[automaton.fan[threads.place[best]] == 0]] = True
+        dropped = self._less_preferred(threads, best)
+        dropped[best[automaton.fan[threads.place[best]] == 0]] = True
         if self._search.skips_matched:
-            behind |= self._overtaken(threads.start, begun)
-        return threads.where(~behind)
+            dropped |= self._overtaken(threads.start, begun)
+        return threads.where(~dropped)
 
-    def _behind(self, threads: Threads, best: Indices) -> Flags:
+    def _less_preferred(self, threads: Threads, best: Indices) -> Flags:
         """True for threads that are less preferred than the best one of the same match."""
         begins = np.append(True, threads.start[1:] != threads.start[:-1])
         match = np.cumsum(begins) - 1

@@ -1,4 +1,4 @@
-"""Functions over frames: aggregates, row numbers and ranks, and values of other rows."""
+"""Functions over frames: aggregates, row numbers and ranks, places in a partition, and values of other rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import AggregateCall
+from sqlstream.udfs.aggregates.ordered import NTH_VALUE
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.line import Bounds, Indices, Line
+from sqlstream.udfs.over.line import Bounds, Flags, Indices, Line
 
 
 class Number(Enum):
@@ -62,11 +63,50 @@ class Numbered:
         return pa.array(numbers + 1).cast(self.type)
 
 
+class Place(Enum):
+    """Functions of the place of a row among all rows of its key."""
+
+    NTILE = "ntile"
+    PERCENT_RANK = "percent_rank"
+    CUME_DIST = "cume_dist"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """NTILE, PERCENT_RANK and CUME_DIST of SQL:2016. They depend on the number of rows of the key, so they are final
+    when the key has all its rows. ``buckets``: the argument of NTILE."""
+
+    name: str
+    place: Place
+    buckets: int = 1
+
+    @property
+    def field(self) -> pa.Field:
+        """The result column."""
+        return pa.field(self.name, pa.int32() if self.place is Place.NTILE else pa.float64())
+
+    def values(self, line: Line) -> pa.Array:
+        """The results for all rows of the line, which has all rows of its keys."""
+        count = line.end - line.first
+        match self.place:
+            case Place.NTILE:
+                size, longer = np.divmod(count, self.buckets)  # the first buckets have one row more
+                row = np.arange(len(line)) - line.first
+                in_longer = longer * (size + 1)
+                in_shorter = longer + (row - in_longer) // np.maximum(size, 1)
+                return pa.array(np.where(row < in_longer, row // (size + 1), in_shorter) + 1).cast(pa.int32())
+            case Place.PERCENT_RANK:
+                return pa.array((line.first_peer - line.first) / np.maximum(count - 1, 1))
+            case Place.CUME_DIST:
+                return pa.array((line.after_peers - line.first) / count)
+
+
 @dataclass(frozen=True)
 class Shifted:
     """LAG and LEAD: the value of ``column`` in the row ``offset`` rows later, or earlier if it is negative.
 
     ``default``: the column with the value if there is no such row; None for NULL.
+    ``ignore_nulls``: rows without a value are not counted.
     """
 
     name: str
@@ -74,6 +114,7 @@ class Shifted:
     offset: int
     type: pa.DataType
     default: str | None = None
+    ignore_nulls: bool = False
 
     @property
     def field(self) -> pa.Field:
@@ -82,28 +123,51 @@ class Shifted:
 
     @property
     def frame(self) -> Frame:
-        """The frame that contains the other row."""
+        """The frame that contains the other row. Where NULLs are ignored it has no bound."""
+        if self.ignore_nulls:
+            return Frame(rows=True, start=None, end=-1) if self.offset < 0 else Frame(rows=True, start=1, end=None)
         return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
+
+    @property
+    def of_totals(self) -> AggregateCall:
+        """LAG that ignores NULLs as an aggregate over its frame: the ``offset``-th value from the end."""
+        assert self.ignore_nulls and self.offset < 0, "other rows are individually there"
+        return _nth_call(self.name, self.column, -self.offset, self.type, last=True, ignore_nulls=True)
+
+    def found(self, line: Line, rows: pa.Table) -> tuple[Indices, Flags]:
+        """For each row of the line the other row, and whether it is there."""
+        if self.ignore_nulls:
+            # The number, among the values, of the first one after the row, less 1; or of the first one from the row on.
+            present, ahead = _present(rows, self.column), self.offset > 0
+            number = np.searchsorted(present, np.arange(len(line)), side="right" if ahead else "left") - ahead
+            row_indices, inside = _nth_present(present, number + self.offset)
+        else:
+            row_indices, inside = np.arange(len(line)) + self.offset, np.ones(len(line), np.bool_)
+        return row_indices, inside & (row_indices >= line.first) & (row_indices < line.end)
 
     def values(self, line: Line, rows: pa.Table) -> pa.Array:
         """The results for all rows of the line."""
-        row_indices = np.arange(len(line)) + self.offset
-        inside = (row_indices >= line.first) & (row_indices < line.end)
-        shifted = _at(rows, self.column, row_indices, inside)
+        row_indices, inside = self.found(line, rows)
+        return self.defaulted(_at(rows, self.column, row_indices, inside), pa.array(inside), rows)
+
+    def defaulted(self, values: pa.Array, found: pa.Array, rows: pa.Table) -> pa.Array:
+        """The values, with the default where nothing was ``found``; ``rows`` are those that the results are of."""
         if self.default is None:
-            return shifted
-        return pc.if_else(pa.array(inside), shifted, rows.column(self.default).combine_chunks().cast(shifted.type))
+            return values
+        return pc.if_else(found, values, rows.column(self.default).combine_chunks().cast(values.type))
 
 
 @dataclass(frozen=True)
 class Nth:
-    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL if it has fewer rows."""
+    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL if it has fewer rows. ``ignore_nulls``: rows without a
+    value are not counted."""
 
     name: str
     column: str
     n: int
     frame: Frame
     type: pa.DataType
+    ignore_nulls: bool = False
 
     def __post_init__(self) -> None:
         assert self.n >= 1
@@ -113,13 +177,36 @@ class Nth:
         """The result column."""
         return pa.field(self.name, self.type)
 
+    @property
+    def of_totals(self) -> AggregateCall:
+        """The same as an aggregate over the frame."""
+        return _nth_call(self.name, self.column, self.n, self.type, last=False, ignore_nulls=self.ignore_nulls)
+
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:
         """The results for rows with these frames."""
-        row_indices = bounds.start + self.n - 1
-        return _at(rows, self.column, row_indices, row_indices < bounds.stop)
+        row_indices, inside = bounds.start + self.n - 1, np.ones(len(bounds.start), np.bool_)
+        if self.ignore_nulls:
+            present = _present(rows, self.column)
+            row_indices, inside = _nth_present(present, np.searchsorted(present, bounds.start) + self.n - 1)
+        return _at(rows, self.column, row_indices, inside & (row_indices < bounds.stop))
 
 
-OverFunction = Aggregated | Numbered | Shifted | Nth
+def _nth_call(name: str, column: str, n: int, kind: pa.DataType, *, last: bool, ignore_nulls: bool) -> AggregateCall:
+    return AggregateCall(name, NTH_VALUE, (column,), kind, constants=(n, last), ignore_nulls=ignore_nulls)
+
+
+def _present(rows: pa.Table, column: str) -> Indices:
+    """The rows with a value, ascending."""
+    return np.flatnonzero(rows.column(column).is_valid().to_numpy())
+
+
+def _nth_present(present: Indices, numbers: Indices) -> tuple[Indices, Flags]:
+    """The rows with a value by their numbers, and whether there is one."""
+    inside = (numbers >= 0) & (numbers < len(present))
+    return np.append(present, 0)[np.where(inside, numbers, len(present))], inside
+
+
+OverFunction = Aggregated | Numbered | Placed | Shifted | Nth
 
 
 def columns_of(function: OverFunction) -> tuple[str, ...]:
@@ -128,7 +215,7 @@ def columns_of(function: OverFunction) -> tuple[str, ...]:
         case Aggregated(call):
             filters = () if call.filter is None else (call.filter,)
             return (*call.arguments, *filters, *(o.column for o in call.order))
-        case Numbered():
+        case Numbered() | Placed():
             return ()
         case Shifted(column=column, default=default):
             return (column,) if default is None else (column, default)

@@ -24,7 +24,7 @@ from sqlstream.udfs.assigners.assigner import rows_in_time
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Store
 from sqlstream.udfs.keys import dense_ids, in_order, is_retraction, unmatched
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
+from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Placed, Shifted, columns_of
 from sqlstream.udfs.over.line import (
     AT_THE_END,
     TIME,
@@ -65,8 +65,9 @@ class OverKernel(WaitingRows):
 
     def __post_init__(self) -> None:
         frames = self._frames
-        assert self.domain is Domain.EVENT or not any(f.rows_after or f.time_after for f in frames), "no row follows"
-        assert not any(isinstance(f, Nth) and f.frame.unbounded for f in self.functions), "totals have no single rows"
+        follows = any(f.rows_after or f.time_after for f in frames) or self._looking_ahead
+        assert self.domain is Domain.EVENT or not follows, "no row follows"
+        assert not any(isinstance(f, Placed) for f in self.functions), "such results are final with all rows of a key"
         assert self.domain is Domain.EVENT or ROW_KIND not in self.input.names, "rows that came out stay"
 
     @cached_property
@@ -100,12 +101,13 @@ class OverKernel(WaitingRows):
                 return
         rows, line, appeared = self._lined_up(rows, np.flatnonzero(passed))
         emitted = rows.column(EMITTED).to_numpy(zero_copy_only=False)
-        complete = emitted | self._complete(line, now)
+        followed = self._is_followed(rows, line)
+        complete = emitted | self._complete(line, followed, now)
         gone = self._droppable(line, complete, now)
         fires = np.flatnonzero(complete & ~emitted)
         fires = fires[in_order([line.time[fires], appeared[fires]])]
         self._emit(rows, line, fires, gone, context)
-        timer = self._timers(line, complete)
+        timer = self._timers(line, complete, followed)
         timer[timer <= now] = END_OF_TIME  # stored for waiting rows, until these are complete
         # Waiting rows follow processed ones, both in the order of the state, so that it need not sort them.
         state.replace(filtered(self._table(rows, line.time, complete, timer), ~gone))
@@ -143,15 +145,18 @@ class OverKernel(WaitingRows):
             line = Line(key[order], time[order])
         return rows.take(pa.array(passed[order])).combine_chunks(), line, appeared.ids[order]
 
-    def _complete(self, line: Line, now: int) -> Flags:
+    def _complete(self, line: Line, followed: Flags, now: int) -> Flags:
         """True where no row to come can be in a frame of the row."""
         if now == END_OF_TIME:
             return np.ones(len(line), np.bool_)
-        return self._is_followed(line) & (line.time <= now - self._time_after)
+        return followed & (line.time <= now - self._time_after)
 
-    def _is_followed(self, line: Line) -> Flags:
-        """True for rows with as many later rows as a frame may contain."""
-        return np.arange(len(line)) + self._rows_after < line.end
+    def _is_followed(self, rows: pa.Table, line: Line) -> Flags:
+        """True for rows with as many later rows as a frame may contain, and with the one that LEAD looks for."""
+        followed: Flags = np.arange(len(line)) + self._rows_after < line.end
+        for function in self._looking_ahead:
+            followed = followed & function.found(line, rows)[1]
+        return followed
 
     def _droppable(self, line: Line, complete: Flags, now: int) -> Flags:
         """True for emitted rows that no frame of a later row distinguishes from earlier ones. Peers are dropped
@@ -167,9 +172,9 @@ class OverKernel(WaitingRows):
         begins = np.flatnonzero(line.begins_peers)
         return np.repeat(np.logical_and.reduceat(gone, begins), np.diff(begins, append=len(line)))
 
-    def _timers(self, line: Line, complete: Flags) -> Times:
+    def _timers(self, line: Line, complete: Flags, followed: Flags) -> Times:
         """When a row must be processed again: when it may be complete, then when no frame contains it any more."""
-        waits = np.where(self._is_followed(line), line.time + self._time_after, AT_THE_END)
+        waits = np.where(followed, line.time + self._time_after, AT_THE_END)
         leaves = line.time + self._time_before if self._time_before else np.full(len(line), END_OF_TIME)
         stays = np.arange(len(line)) + self._rows_before >= line.end  # until more rows come
         return np.where(complete, np.where(stays, END_OF_TIME, leaves), waits)
@@ -203,17 +208,30 @@ class OverKernel(WaitingRows):
         columns: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
             of_frame = self._aggregated(rows, line, stored, frame, aggregates, chosen)
-            names = [f.field.name for f in self.functions if isinstance(f, Aggregated) and f.frame == frame]
+            names = [f.field.name for f in self._computed.values() if isinstance(f, Aggregated) and f.frame == frame]
             columns.update((name, of_frame.column(name).combine_chunks()) for name in names)
-        return [
-            columns[f.call.name]
-            if isinstance(f, Aggregated)
-            else self._of_rows(f, rows, line, stored).take(pa.array(chosen))
-            for f in self.functions
-        ]
+        return [self._result(f, columns, rows, line, stored, chosen) for f in self.functions]
+
+    def _result(
+        self,
+        function: OverFunction,
+        aggregated: dict[str, pa.Array],
+        rows: pa.Table,
+        line: Line,
+        stored: StoredTotals | None,
+        chosen: Indices,
+    ) -> pa.Array:
+        """The results of a function for the chosen rows."""
+        computed = self._computed[function]
+        if not isinstance(computed, Aggregated):
+            return self._of_rows(computed, rows, line, stored).take(pa.array(chosen))
+        values = aggregated[computed.call.name]
+        if not isinstance(function, Shifted):
+            return values
+        return function.defaulted(values, values.is_valid(), rows.take(pa.array(chosen)))
 
     def _of_rows(
-        self, function: Numbered | Shifted | Nth, rows: pa.Table, line: Line, stored: StoredTotals | None
+        self, function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: Line, stored: StoredTotals | None
     ) -> pa.Array:
         """The results of a function that is no aggregate, for all rows of the line."""
         match function:
@@ -224,6 +242,7 @@ class OverKernel(WaitingRows):
                 return function.values(line, rows)
             case Nth():
                 return function.values(function.frame.bounds(line), rows)
+        raise AssertionError("such results are final with all rows of a key")
 
     def _aggregated(
         self,
@@ -239,7 +258,7 @@ class OverKernel(WaitingRows):
         start, stop = frame.bounds(line)
         if frame.unbounded:
             assert stored is not None, "frames without a start begin with totals"
-            parts, owner, start, stop = _behind(stored, parts, owner, start, stop)
+            parts, owner, start, stop = _with_totals(stored, parts, owner, start, stop)
         start, stop = start[chosen], stop[chosen]
         filled = np.flatnonzero(stop > start)
         merged = merge_ranges(aggregates, parts, owner, Ranges(start[filled], stop[filled]))
@@ -264,18 +283,32 @@ class OverKernel(WaitingRows):
         return self.time if passes and self.input.field(self.time).type == pa.int64() else None
 
     @cached_property
+    def _computed(self) -> dict[OverFunction, OverFunction]:
+        """How each function is computed. Rows of frames without a start are not there individually: NTH_VALUE over such
+        frames, and LAG that ignores NULLs, are aggregates, whose totals store the values that may be needed."""
+        return {
+            f: Aggregated(f.of_totals, f.frame) if isinstance(f, Shifted | Nth) and f.frame.unbounded else f
+            for f in self.functions
+        }
+
+    @cached_property
+    def _looking_ahead(self) -> tuple[Shifted, ...]:
+        """The calls of LEAD that ignore NULLs: their frames end with the row that they look for."""
+        return tuple(f for f in self.functions if isinstance(f, Shifted) and f.frame.end is None)
+
+    @cached_property
     def _aggregates(self) -> dict[Frame, Aggregates]:
         """The aggregates by frame. Those over unbounded frames are combined into one, as in the totals."""
-        frames = dict.fromkeys(f.frame for f in self.functions if isinstance(f, Aggregated))
+        frames = dict.fromkeys(f.frame for f in self._computed.values() if isinstance(f, Aggregated))
         return {frame: self._unbounded if frame.unbounded else self._of(frame) for frame in frames}
 
     def _of(self, frame: Frame) -> Aggregates:
-        calls = tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame == frame)
+        calls = tuple(f.call for f in self._computed.values() if isinstance(f, Aggregated) and f.frame == frame)
         return Aggregates(calls, self.input)
 
     @cached_property
     def _unbounded(self) -> Aggregates:
-        calls = tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame.unbounded)
+        calls = tuple(f.call for f in self._computed.values() if isinstance(f, Aggregated) and f.frame.unbounded)
         return Aggregates(calls, self.input)
 
     @cached_property
@@ -285,7 +318,8 @@ class OverKernel(WaitingRows):
 
     @cached_property
     def _frames(self) -> tuple[Frame, ...]:
-        return tuple(f.frame for f in self.functions if not isinstance(f, Numbered))
+        others = (f for f in self.functions if not isinstance(f, Numbered | Placed))
+        return tuple(f.frame for f in others if f.frame.end is not None)
 
     @cached_property
     def _rows_before(self) -> int:
@@ -300,14 +334,15 @@ class OverKernel(WaitingRows):
 
     @cached_property
     def _rows_after(self) -> int:
-        return max((frame.rows_after for frame in self._frames), default=0)
+        after = max((frame.rows_after for frame in self._frames), default=0)
+        return max(after, 1) if self._looking_ahead else after
 
     @cached_property
     def _time_after(self) -> int:
         return max((frame.time_after for frame in self._frames), default=0)
 
 
-def _behind(
+def _with_totals(
     stored: StoredTotals, parts: pa.Table, key: Indices, start: Indices, stop: Indices
 ) -> tuple[pa.Table, Indices, Indices, Indices]:
     """The totals of each key, if any, followed by its parts: all of these, the key of each, and the bounds among

@@ -1,5 +1,5 @@
-"""The kernel of process functions: calls user code row by row and timer by timer, with the state of the keys of a key
-group.
+"""The kernels of process functions: user code is called row by row and timer by timer, with the state of the keys of a
+key group, or without keys and state.
 
 Rows are processed in order of arrival. If they are requested in order of time (``ordered``) they wait until the
 watermark reaches them. Event time then passes row by row: first the timers before the time of a row, then the row,
@@ -9,18 +9,33 @@ an order they are processed like all others.
 
 from __future__ import annotations
 
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.columnar import FunctionError, place_of, python_values
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, NO_WATERMARK, Context, Domain, Pending, Wait, waits
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE_TABLE
+from sqlstream.udfs.kernel import (
+    BARRIER,
+    END_OF_TIME,
+    KEY_HASH,
+    LATE_ROWS,
+    NO_WATERMARK,
+    Context,
+    Domain,
+    MemoryStore,
+    Pending,
+    Wait,
+    waits,
+)
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.process.cells import Clock, UndoLog
 from sqlstream.udfs.process.function import ProcessContext
@@ -369,3 +384,92 @@ def _made(rows: pa.Table, kernel: ProcessCall) -> list[tuple[str, Any]]:
         for index, row in zip(places.tolist(), table.rows(rows.take(pa.array(places))), strict=True):
             made[index] = table.parameter, row
     return made
+
+
+# --- without keys and state: rows are processed without an exchange or a watermark ----------------------------
+
+
+_MILLISECOND = 1000
+
+
+@dataclass
+class RowContext:
+    """The ``kernel.Context`` of a batch without state and without progress of time."""
+
+    processing_time: int
+    watermark: int = NO_WATERMARK
+    store: MemoryStore = field(default_factory=MemoryStore)
+    emitted: list[pa.Table] = field(default_factory=list)
+
+    def emit(self, rows: pa.Table) -> None:
+        """Collects results."""
+        self.emitted.append(rows)
+
+    def emit_folded(self, folded: pa.Table, results: int) -> None:
+        """Not supported: process functions do not fold results."""
+        raise TypeError("process functions fold no results")
+
+    def emit_late(self, rows: pa.Table) -> None:
+        """Not supported: no row is late."""
+        raise TypeError("no row is late where no time passes")
+
+    def count(self, metric: str, value: int) -> None:
+        """Not supported: nothing is counted."""
+        raise TypeError("nothing is counted row by row")
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        """There are no timers."""
+
+    def hold(self, time: int, rows: int = 1) -> None:
+        """Not supported: no row is held."""
+        raise TypeError("no row is held where no time passes")
+
+
+@dataclass(frozen=True)
+class RowByRow:
+    """Applies a ``kernel`` without keys. The hidden columns are among the columns that it passes through, under the
+    names of its output.
+
+    Control rows, such as carriers of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP
+    here.
+    """
+
+    kernel: Process
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of the kernel's output."""
+        for batch in batches:
+            table = _with_hash(pa.Table.from_batches([batch]))
+            passing = _passing(table)
+            context = RowContext(_passed(table))
+            Call(self.kernel, context).rows(table.filter(pc.invert(passing)))
+            tables = [*context.emitted, self._passed_by(table.filter(passing))]
+            yield from pa.concat_tables(tables).combine_chunks().to_batches()
+
+    def _passed_by(self, rows: pa.Table) -> pa.Table:
+        """Rows with nothing but what the kernel passes through."""
+        output = self.kernel.output
+        own = [rows.column(name).cast(self.kernel.schema.field(name).type) for name in self.kernel.passed]
+        rest = [pa.nulls(rows.num_rows, column.type) for column in list(output)[len(own) :]]
+        return pa.Table.from_arrays([*own, *rest], schema=output)
+
+
+def _with_hash(rows: pa.Table) -> pa.Table:
+    return rows.append_column(KEY_HASH, pa.array(np.zeros(rows.num_rows, np.int64)))
+
+
+def _passing(rows: pa.Table) -> pa.Array:
+    marks = [pc.is_valid(rows.column(name)) for name in (LATE_TABLE, HOLD, BARRIER) if name in rows.column_names]
+    none = pa.chunked_array([pa.array(np.zeros(rows.num_rows, bool))])
+    for mark in marks:
+        none = pc.or_(none, mark)
+    return none
+
+
+def _passed(rows: pa.Table) -> int:
+    """The processing time that had passed when the first row came."""
+    first = pc.min(rows.column(CLOCK)) if CLOCK in rows.column_names else None
+    if first is None or not first.is_valid:
+        return time.time_ns() // 1000 - _MILLISECOND
+    came: int = first.cast(pa.timestamp("us", first.type.tz)).cast(pa.int64()).as_py()
+    return came - _MILLISECOND

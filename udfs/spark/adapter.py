@@ -16,10 +16,9 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from sqlstream.udfs.driver import Emitted, Folded, GroupContext, unfolded
 from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes
-from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, Pending, StateKey, Store, Wait
+from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, MemoryStore, Pending, StateKey, Store, Wait
 from sqlstream.udfs.spark.call import KEY, Arrived, Clocks, GroupEntry, held_above, run
 from sqlstream.udfs.spark.state_server import CallStore, Entries, from_texts
-from sqlstream.udfs.state.memory import MemoryStore
 
 OUTPUT = (
     "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "

@@ -58,6 +58,7 @@ class ShippedProcessor(StatefulProcessor):
 
     def _processor(self) -> KernelProcessor:
         if self._arrived is None:
+            # This module is sent to processes that lack the package until their first rows arrive.
             from sqlstream.udfs.garbage import spare_imports
             from sqlstream.udfs.spark.state_server import entries_of
 

@@ -21,9 +21,18 @@ from sqlstream.udfs.keys import dense_ids, is_retraction, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.counting import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
-from sqlstream.udfs.windows.contents import Held, Pane, pane_of, with_bounds
 from sqlstream.udfs.windows.emission import ranks_of
-from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows_without_columns
+from sqlstream.udfs.windows.instances import (
+    END,
+    START,
+    Held,
+    Instances,
+    Pane,
+    joined,
+    pane_of,
+    rows_without_columns,
+    with_bounds,
+)
 from sqlstream.udfs.windows.ranges import AllRows
 
 Values = np.ndarray[Any, np.dtype[Any]]

@@ -24,8 +24,17 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times, aligned, times_of
-from sqlstream.udfs.assigners.merging import MILLISECOND, Intervals, Windows, on_line
+from sqlstream.udfs.assigners.assigner import (
+    MILLISECOND,
+    Flags,
+    Intervals,
+    RowIndices,
+    Times,
+    Windows,
+    aligned,
+    on_line,
+    times_of,
+)
 from sqlstream.udfs.kernel import END_OF_TIME, MOST_RESULTS, NO_WATERMARK, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER

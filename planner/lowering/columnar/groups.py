@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.aggregate_calls import (
     NOT_EXECUTED,
-    PICKS,
     CallParts,
     call_parts,
     kernel_arguments,
     values_and_constants,
 )
+from sqlstream.planner.aggregate_order import in_words_of_spark
 from sqlstream.planner.catalog import APPEND_ONLY, FunctionKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item
@@ -46,7 +47,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 
 # --- aggregate calls, split into columns to project below and a call over their names ----------------------------
 
@@ -75,7 +76,7 @@ def _arrow(result: DataType) -> pa.DataType:
 
 
 def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:
-    typed = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
+    typed = rows.groupBy().agg(F.expr(context.sql(as_expression(in_words_of_spark(expression)))).alias("t"))
     return from_spark(typed.schema["t"].dataType.jsonValue())
 
 
@@ -91,7 +92,8 @@ def split_call(name: str, expression: exp.Expression, result: pa.DataType, runti
     called = spark_name(parts.call)
     assert called is not None, f"{parts.call!r} is no aggregate call"
     values, constants = values_and_constants(called, parts)
-    if called in PICKS and constants:
+    aggregate = aggregate_of(called)
+    if aggregate is not None and aggregate.says_whether_nulls_are_ignored and constants:
         parts, constants = parts.ignoring_nulls(constants[0] is True), ()
     return _split(
         name, called, parts, kernel_arguments(called, values, binary=pa.types.is_binary(result)), constants, result
@@ -144,7 +146,7 @@ def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) 
     for call in calls:
         for name, expression in call.columns:
             inputs.add(expression, name=name)
-    if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
+    if node.ttl_ms:  # rows that arrive before the first tick of the clock also have their whole time to live
         inputs.add_text(came_at(rows, context), CLOCK)
     keys = (*_keys(node), *set_keys(node))
     own = (*_key_columns(node, rows), *inputs.columns(), *kinds_of(node))
@@ -208,7 +210,7 @@ def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
 
 
 def set_keys(node: Grouped) -> list[str]:
-    """The key that tells sets apart."""
+    """The key that distinguishes grouping sets."""
     return [SET] if node.grouping_sets is not None else []
 
 

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
 from sqlstream.planner.lowering.time import required_time, time_of
-from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
@@ -125,7 +125,7 @@ class Inputs:
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
-    """The inputs that every kernel of the node reads, beside its keys and times."""
+    """The inputs that every kernel of the node reads in addition to its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
@@ -139,7 +139,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
 
 
 def clock_of(rows: DataFrame) -> str:
-    """SQL text: when a row came, in microseconds."""
+    """SQL text: the arrival time of a row, in microseconds."""
     return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
 
 

@@ -28,12 +28,9 @@ from sqlstream.planner.lowering.columnar.inputs import (
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
-from sqlstream.planner.operators.asof_join import AsofJoin
 from sqlstream.planner.operators.interval_join import IntervalJoin
-from sqlstream.planner.operators.join import Join
-from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.operators.window_join import WindowJoin
+from sqlstream.planner.operators.join import Join, RegularJoin, WindowJoin
+from sqlstream.planner.operators.temporal_join import AsofJoin, TemporalJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.expressions.tree import Expression
@@ -42,10 +39,9 @@ from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
-from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
-from sqlstream.udfs.joins.temporal import TemporalJoinKernel
+from sqlstream.udfs.joins.temporal import ProcessingTimeTemporalJoinKernel, TemporalJoinKernel
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, Kernel
 
@@ -72,7 +68,7 @@ class JoinInput:
 
 
 More = Callable[[int, Inputs], None]
-"""Adds the columns that kernels read of a port beside keys and fields."""
+"""Adds the columns that kernels read of a port in addition to keys and fields."""
 
 
 def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
@@ -227,7 +223,7 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
     """Joins without bounds on time."""
 
     def clock(port: int, inputs: Inputs) -> None:
-        """When rows came: Spark's clock is behind by a micro-batch."""
+        """When rows arrived: Spark's clock lags by a micro-batch."""
         if any(node.ttl_ms):
             inputs.add_text(came_at(inputs.below, context), CLOCK)
 

@@ -25,11 +25,11 @@ from sqlstream.planner.lowering.columnar.inputs import (
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run_by_keys, running, spark_schema
+from sqlstream.planner.lowering.columnar.ranked import closing_micros
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
-from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall, UpdatingOver, WindowOver
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
@@ -39,11 +39,14 @@ from sqlstream.udfs.match.definitions import Aggregated as AggregatedMeasure
 from sqlstream.udfs.match.definitions import Classifier, Current, Definition, Mapped, MatchNumber, Measure, Operand
 from sqlstream.udfs.match.kernel import MatchKernel
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
+from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Place, Placed, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
 from sqlstream.udfs.over.updating import UpdatingOverKernel
+from sqlstream.udfs.over.windowed import WindowOverKernel
 from sqlstream.udfs.top_n.order import Order
+
+_CLOSES = "__closes"
 
 _ANY_FRAME = Frame(rows=True, start=0)
 """Of functions that have none."""
@@ -94,29 +97,34 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The calls as the kernel knows them; adds the columns that they read. ``in_time``: distances are milliseconds."""
+    """The calls for the kernel; adds the columns that they read. ``in_time``: distances are milliseconds."""
     for number, call in enumerate(calls):
-        name, expression = result_name(number), call.item.expression
+        name, positional = result_name(number), call.positional
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
-        if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+        if positional is None:
             split_call = split(replace(call.item, name=name), inputs.below, inputs.context)
             names = {read: inputs.value(value, read) for read, value in split_call.columns}
             yield Aggregated(split_call.call.over(names), frame)
-        elif expression.name in NUMBERS:
-            yield Numbered(name, Number(expression.name), pa.int32())
+        elif positional.name in NUMBERS:
+            yield Numbered(name, Number(positional.name), pa.int32())
+        elif positional.name in PLACES:
+            buckets = int(positional.expressions[0].name) if positional.expressions else 1
+            yield Placed(name, Place(positional.name), buckets)
         else:
-            yield _of_another_row(name, expression, frame, inputs)
+            yield _of_another_row(name, positional, frame, inputs, ignore_nulls=call.ignores_nulls)
 
 
-def _of_another_row(name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs) -> OverFunction:
+def _of_another_row(
+    name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs, *, ignore_nulls: bool
+) -> OverFunction:
     value, *rest = call.expressions
     argument = inputs.value(value, f"{name}_value")
     kind = kernel_schema(inputs.below.select(F.expr(inputs.texts[argument]).alias(argument))).field(argument).type
     count = int(rest[0].name) if rest else 1
     if call.name == NTH:
-        return Nth(name, argument, count, frame, kind)
+        return Nth(name, argument, count, frame, kind, ignore_nulls)
     default = inputs.value(rest[1], f"{name}_default") if len(rest) > 1 else None
-    return Shifted(name, argument, -count if call.name == "lag" else count, kind, default)
+    return Shifted(name, argument, -count if call.name == "lag" else count, kind, default, ignore_nulls)
 
 
 def _in_microseconds(call: OverCall) -> Frame:
@@ -161,6 +169,24 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
     return emitted.select(*fields, *results, *hidden(emitted))
 
 
+def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataFrame:
+    """OVER in windows."""
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows)
+    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
+    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
+    by_key, key_names = keys_among(rows, node.keys, own)
+    keys = tuple(key_names.values())
+    closes = F.expr(closing_micros(node.closes)).alias(_CLOSES)
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), closes, *passed_on(rows)), keys)
+    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
+    kernel = WindowOverKernel(kernel_schema(projected), keys, order, tuple(own.values()), functions, _CLOSES)
+    emitted = run_by_keys(kernel, projected, keys, inputs.fields_of, inputs, step, context)
+    fields = [column(to).alias(name) for name, to in own.items()]
+    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
+    return emitted.select(*fields, *results, *hidden(emitted))
+
+
 # --- MATCH_RECOGNIZE ------------------------------------------------------------------------------------------
 
 
@@ -199,7 +225,11 @@ def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> D
     output = spark_schema(kernel.output, projected.schema)
     emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
     passed = [column(column_names[field.name]).alias(field.name) for field in node.passed]
-    return emitted.select(*passed, *_results(node.measures), *hidden(emitted))
+    return emitted.select(
+        *passed,
+        *(column(result_name(i)).alias(measure.name) for i, measure in enumerate(node.measures)),
+        *hidden(emitted),
+    )
 
 
 def _measure(measure: MatchOperand, name: str, inputs: Inputs) -> Measure:
@@ -226,13 +256,10 @@ def _operand(operand: MatchOperand, name: str, inputs: Inputs) -> Operand:
     return replace(read, running=operand.running)
 
 
-def _results(measures: Sequence[MatchOperand]) -> list[Column]:
-    return [column(result_name(i)).alias(measure.name) for i, measure in enumerate(measures)]
-
-
 KERNELS: Lowerings = {
     MatchRecognize: run_match_recognize,
     Over: run_over,
     UpdatingOver: run_updating_over,
+    WindowOver: run_window_over,
 }
 """The operators here, as kernels per key group."""

@@ -30,22 +30,22 @@ from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, run
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, micros, quoted
 from sqlstream.planner.node import Node
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.current_watermark import CurrentWatermark
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.operators.over import Closing
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.temporal_sort import TemporalSort
-from sqlstream.planner.operators.top_n import Closing, TopN
+from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.current_watermark import NOW, CurrentWatermarkKernel
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
@@ -107,6 +107,9 @@ def ranked_input(
     return RankedInput(rows, fields, own_names, InputField(time, micros=True) if time is not None else None)
 
 
+_CLOSES = "__closes"
+
+
 # --- deduplicate ----------------------------------------------------------------------------------------------
 
 
@@ -115,7 +118,8 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
-    ranked = ranked_input(node, node.keys, below, time=time, came_at=clock)
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
+    ranked = ranked_input(node, node.keys, below, closes, time=time, came_at=clock)
     kernel = DeduplicateKernel(
         ranked.schema,
         ranked.keys,
@@ -124,6 +128,7 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
         node.last,
         before=not step.drops_before,
         ttl=node.ttl_ms * 1000,
+        closes=_CLOSES if node.closes is not None else None,
     )
     return ranked.results(ranked.emitted(kernel, step, context))
 
@@ -131,28 +136,29 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
 # --- Top-N ----------------------------------------------------------------------------------------------------
 
 
-_CLOSES = "__closes"
 _NUMBER = "__number"
 
 
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
     """The first rows of each key in an order."""
     below = context.lower(step.input)
-    closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
     ranked = ranked_input(node, node.keys, below, closes, came_at=clock)
     emitted = ranked.emitted(_kernel(node, ranked), step, context)
     return ranked.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 
 
-def _closes(closing: Closing) -> str:
+def closing_micros(closing: Closing) -> str:
+    """SQL text of the watermark, in microseconds, at which the window of a row is complete."""
     return f"({micros(closing.field)}) + {closing.after_ms * 1000}L"
 
 
 def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
     order = tuple(Order(ranked.fields[key.name], key.descending, key.nulls_first) for key in node.order)
     function = Number(node.function)
-    ranking = Ranking(ranked.keys, order, function, node.first, node.last, newest_first=node.newest_first)
+    last = max(node.last, node.first)  # below LIMIT 0 there are no rows
+    ranking = Ranking(ranked.keys, order, function, node.first, last, newest_first=node.newest_first)
     number = None if node.number is None else _NUMBER
     if node.closes is not None:
         return WindowTopNKernel(ranked.schema, ranking, ranked.passed, _CLOSES, number)
@@ -191,7 +197,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
     by_key = [key(name, rows.schema[name].dataType).alias(own) for own, name in keys.items()]
     named = [column(name).alias(own) for own, name in fields.items()]
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = with_key_hash(rows.select(*by_key, *named, row_kind(), *clock, *passed_on(rows)), tuple(keys))
     schema = kernel_schema(projected)
@@ -226,7 +232,7 @@ def _fields(node: SetOperation, rows: DataFrame, context: Context) -> DataFrame:
     """Adds KEY_HASH, which is the hash of all fields."""
     own = [key(name, rows.schema[name].dataType).alias(alias) for alias, name in _names(node).items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return with_key_hash(rows.select(*own, *kinds, *clock, *passed_on(rows)), tuple(_names(node)))
 

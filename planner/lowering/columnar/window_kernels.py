@@ -45,7 +45,7 @@ from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.ranges import AllRows
 from sqlstream.udfs.windows.row_measured import EveryRows, LastRows, RowMeasuredKernel
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 
 # --- users' Python classes: assigners, triggers and evictors with their constant arguments --------------------
 

@@ -24,7 +24,7 @@ from sqlstream.jobs.records.history import HISTORY_FILE as HISTORY
 from sqlstream.jobs.records.record import RECORD_FILE as RECORD
 from sqlstream.jobs.records.record import being_started, in_use, read_record
 from sqlstream.planner.nodes import Insert, StatementSet
-from sqlstream.table_uses import side_tables
+from sqlstream.plans import side_tables
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
     from sqlstream.connectors import Environment
     from sqlstream.planner.catalog import Table
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 # --- Written places of sinks (sinks.json) ----------------------------------------------------------------------
 # Some sinks keep a log beside their rows that says which of them are committed, as Spark's file sink does. If the log
@@ -215,13 +220,9 @@ def _opened(file: Path) -> int:
 
 def _locked(handle: int) -> bool:
     try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
+    except (OSError, AttributeError):  # the latter on Windows
         return True
     return True

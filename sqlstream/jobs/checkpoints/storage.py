@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import ELOOP
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlparse
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.spark.running import shares_files
 from sqlstream.udfs.texts import json_of, reason_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # --- Errors of files: damaged, missing, unreadable, not writable -----------------------------------------------
 
@@ -245,8 +245,6 @@ class SparkStorage:
 
     def read(self, path: str) -> str | None:
         """The text at a path; None where there is none."""
-        from pyspark.errors import AnalysisException
-
         try:
             rows = self.spark.read.text(self.location(path), wholetext=True).collect()
         except AnalysisException:
@@ -265,9 +263,6 @@ class SparkStorage:
 
     def texts(self, pattern: str) -> Mapping[str, str]:
         """The texts whose paths match, by path."""
-        from pyspark.errors import AnalysisException
-        from pyspark.sql import functions as F
-
         try:
             read = self.spark.read.text(self.location(pattern), wholetext=True)
             rows = read.select(F.col("_metadata.file_path"), "value").collect()
@@ -279,8 +274,6 @@ class SparkStorage:
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
         """All files below a folder, by their path in it."""
-        from pyspark.errors import AnalysisException
-
         try:
             read = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
             rows = read.load(self.location(folder)).select("path", "length", "modificationTime").collect()

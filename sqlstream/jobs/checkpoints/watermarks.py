@@ -21,7 +21,7 @@ from sqlstream.options import DURATION
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.table_uses import scanned_tables
+from sqlstream.plans import scanned_tables
 from sqlstream.udfs.texts import json_of
 
 WATERMARKS_FILE = "watermarks.json"

@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, disk_full, local_storage_at
 from sqlstream.jobs.records.history import last_begun
@@ -19,8 +22,7 @@ from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
-from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
-from sqlstream.udfs.listed_files import files_of, unreadable, vanished
+from sqlstream.udfs.listed_files import OTHER_TYPE, files_of, type_name, unreadable, vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------
 # Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving
@@ -263,9 +265,6 @@ def _of_source(text: str) -> Diagnostic | None:
 
 def _type_there(file: str, column: str) -> str | None:
     """The type of the column in a Parquet file; None where that is not to be read from here."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with suppress(pa.ArrowException, OSError):
         for field in pq.read_schema(file):
             if field.name.casefold() == column.casefold():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,9 @@ class Launch:
 
     def start_after(self, query: StreamingQuery) -> StreamingQuery:
         """Start Spark's query where ``query`` has ended, with the watermark of each source where it was."""
+        with suppress(PySparkException, Py4JError):  # of a query that has failed, which the caller knows
+            # A query is inactive a moment before Spark gives its name free, longer on a busy machine.
+            query.awaitTermination()
         if self.watermarks is not None:
             self.watermarks.keep(query.recentProgress)
             self.watermarks.restore()

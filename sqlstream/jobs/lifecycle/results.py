@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sqlstream.planner.lowering.hidden_columns import quoted
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from sqlstream.sinks import SideSinks
+    from sqlstream.jobs.lifecycle.sinks import SideSinks
 
 
 _WAITING = 16  # tables; more make Spark wait for the caller
@@ -103,8 +103,6 @@ class StoredResults(ResultQueue):
 
     def on_progress(self, last_batch: int) -> None:
         """Fetch the files that have not been fetched."""
-        from pyspark.sql import functions as F
-
         try:
             rows = self._spark.read.parquet(self._location)
             with_file = rows.select("*", F.col("_metadata.file_name").alias(_FILE))

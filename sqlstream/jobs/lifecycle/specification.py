@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from sqlstream.jobs.lifecycle.sinks import SideSinks
     from sqlstream.settings import Settings
-    from sqlstream.sinks import SideSinks
 
 
 Sink = Callable[["DataFrame"], "DataStreamWriter"]

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -271,8 +270,3 @@ def _read_or_damaged(storage: Storage, path: str, text: str) -> JobRecord:
         reason = (error.code, error.diagnostic.message)
         life = Life(DAMAGED, Process("", 0), "", started=0.0, heartbeat=0.0, error=reason)
         return JobRecord("", "", folder, storage.location(folder), False, 0.0, 0, Description(), life)
-
-
-def moment(seconds: float) -> datetime:
-    """A time in seconds since 1970 as a ``datetime`` in UTC."""
-    return datetime.fromtimestamp(seconds, UTC)

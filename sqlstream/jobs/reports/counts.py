@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.planner.catalog import Function
@@ -17,9 +20,6 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -97,8 +97,6 @@ class CountedSources:
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The rows of a scan, with a metric that counts them."""
-        from pyspark.sql import functions as F
-
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 

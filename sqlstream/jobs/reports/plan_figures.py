@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.jobs.records.record import JobRecord, moment
+from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.progress import Progress, size_text
 from sqlstream.local_page import Answer
 from sqlstream.planner.explain.html import Figure, Figures, html_page
@@ -16,7 +16,7 @@ from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.times import time_text, watermark_text
+from sqlstream.times import moment, time_text, watermark_text
 
 NO_PLAN = "SS488"
 

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sqlstream.connectors import Source, connector
 from sqlstream.errors import ExecutionError
@@ -31,10 +34,6 @@ from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------
 
@@ -151,6 +150,11 @@ class Progress:
         """True where the watermark says that a bounded input has ended."""
         return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
 
+    @property
+    def waiting_text(self) -> str:
+        """What stays in the checkpoint for the next run, as text; empty where nothing does."""
+        return waiting_text(self.waiting)
+
 
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
@@ -169,8 +173,6 @@ def _from_json(value: Any) -> Any:
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
-    from pyspark.sql import functions as F
-
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 

@@ -36,7 +36,7 @@ class Maker(Joins, Subqueries, Ranked, ByTime):
         makers: list[Callable[[int], Relation]] = [
             self.grouped, self.grouped, self.grouped, self.grouping_sets, self.distinct, self.joined, self.joined,
             self.joined, self.of_subquery, self.of_subquery, self.top_n, self.top_n, self.limited, self.set_operation,
-            self.set_operation, self.chosen, self.of_time, self.of_time,
+            self.set_operation, self.chosen, self.of_time, self.of_time, self.lateral, self.lateral, self.aliased,
         ]  # fmt: skip
         return self.choice.choice(makers)(depth)
 

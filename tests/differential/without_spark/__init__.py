@@ -6,11 +6,11 @@ of a few operators takes milliseconds for a micro-batch. The lowering itself is 
 
 from __future__ import annotations
 
-from tests.differential.without_spark import groups, joins, ranked, stateless
+from tests.differential.without_spark import groups, joins, over, ranked, stateless
 from tests.differential.without_spark.columns import NotHere
 from tests.differential.without_spark.harness import PlanHarness, in_duckdb
 
 __all__ = ["NotHere", "PlanHarness", "in_duckdb"]
 
-_STEPS = (groups, joins, ranked, stateless)
+_STEPS = (groups, joins, over, ranked, stateless)
 """They register what runs of each node."""

@@ -67,5 +67,12 @@ def ahead(rows: pa.Table) -> pa.Table:
     return rows.append_column(EMITTED_AHEAD, pa.array([True] * rows.num_rows, pa.bool_()))
 
 
+class NoFunctions:
+    """A runtime without functions of users."""
+
+    def function(self, name: str) -> None:
+        return None
+
+
 class NotHere(Exception):
     """The plan has a step that only Spark runs."""

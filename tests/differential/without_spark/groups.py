@@ -19,13 +19,22 @@ from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
-from sqlstream.planner.windows import Hop, Tumble
+from sqlstream.planner.windows import Cumulate, Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from tests.differential.without_spark.columns import NotHere, arrow_type, kind_items, micros, quoted, renamed, sql_of
+from tests.differential.without_spark.columns import (
+    NoFunctions,
+    NotHere,
+    arrow_type,
+    kind_items,
+    micros,
+    quoted,
+    renamed,
+    sql_of,
+)
 from tests.differential.without_spark.harness import STEPS, PlanHarness
 
 
@@ -33,7 +42,7 @@ def run_group_aggregate(node: GroupAggregate, step: Step, harness: PlanHarness) 
     rows = _in_sets(node, harness.rows(step.input))
     sets = [] if node.grouping_sets is None else [(_SET, quoted(_SET))]
     keys = [(f"__key_{i}", _key_in_sets(node, name)) for i, name in enumerate(node.keys)]
-    calls = [split_call(f"__result_{i}", *_call(item), _NoFunctions()) for i, item in enumerate(node.aggregates)]  # type: ignore[arg-type]
+    calls = [split_call(f"__result_{i}", *_call(item), NoFunctions()) for i, item in enumerate(node.aggregates)]  # type: ignore[arg-type]
     arguments = {name: sql_of(value) for call in calls for name, value in call.columns}
     read = harness.values(rows, [*keys, *sets, *arguments.items(), *kind_items(node.input, rows)])
     read = _typed_keys(node, read)
@@ -63,7 +72,7 @@ def run_window_aggregate(node: WindowAggregate, step: Step, harness: PlanHarness
     if node.grouping_sets is not None or step.link is not None:  # type: ignore[attr-defined]
         raise NotHere("chained windows, and grouping sets of windows")
     rows = harness.rows(step.input)
-    calls = [split_call(f"__result_{i}", *_call(item), _NoFunctions()) for i, item in enumerate(node.aggregates)]  # type: ignore[arg-type]
+    calls = [split_call(f"__result_{i}", *_call(item), NoFunctions()) for i, item in enumerate(node.aggregates)]  # type: ignore[arg-type]
     inputs = _Inputs(node)
     keys = [(f"__key_{i}", quoted(name)) for i, name in enumerate(node.keys)]
     names = tuple(name for name, _ in keys)
@@ -89,32 +98,26 @@ def run_assign_windows(node: AssignWindows, step: Step, harness: PlanHarness) ->
     assert node.time is not None
     rows = harness.rows(step.input)
     times = rows.column(node.time).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    which, start, size = _windows(node.window, times)
+    which, start, end = _windows(node.window, times)
     found = rows.take(pa.array(which))
-    end = start + size
     named = ((node.columns.start, start), (node.columns.end, end), (node.columns.time, end - 1000))
     for name, times_of in named:
         found = found.append_column(name, pa.array(times_of).cast(_TIMESTAMP))
     return found
 
 
-class _NoFunctions:
-    """A runtime without functions of users."""
-
-    def function(self, name: str) -> None:
-        return None
-
-
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-def _windows(window: object, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """The row of each window, its start, and the size of all."""
+def _windows(window: object, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The row of each window, its start and its end."""
     match window:
         case Tumble(size_ms=size, offset_ms=0, zone=None):
             slide = size
         case Hop(slide_ms=slide, size_ms=size, offset_ms=0, zone=None):
             pass
+        case Cumulate(step_ms=step, size_ms=size, offset_ms=0, zone=None):
+            return _cumulated(1000 * step, 1000 * size, times)
         case _:
             raise NotHere("other windows")
     slide, size = 1000 * slide, 1000 * size
@@ -122,7 +125,16 @@ def _windows(window: object, times: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     which = np.repeat(np.arange(len(times)), count)
     start = (times - times % slide)[which] - np.tile(np.arange(count), len(times)) * slide
     holds = start + size > times[which]
-    return which[holds], start[holds], size
+    return which[holds], start[holds], start[holds] + size
+
+
+def _cumulated(step: int, size: int, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    count = size // step
+    which = np.repeat(np.arange(len(times)), count)
+    start = (times - times % size)[which]
+    end = start + step * (1 + np.tile(np.arange(count), len(times)))
+    holds = end > times[which]
+    return which[holds], start[holds], end[holds]
 
 
 @dataclass

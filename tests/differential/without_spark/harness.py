@@ -56,6 +56,7 @@ class PlanHarness:
         self._running: dict[int, _Running] = {}
         self._empty: dict[tuple[object, ...], pa.Table] = {}
         self.lifted = False
+        self.is_first = True
         self.changes: Changes = {}
         self.watermark = NO_WATERMARK
 
@@ -65,6 +66,7 @@ class PlanHarness:
         self.changes, self.lifted = changes, watermark is not None
         self.watermark = self.watermark if watermark is None else watermark
         rows = self.rows(self._plan.root)
+        self.is_first = False
         if ROW_KIND not in rows.column_names:
             rows = rows.append_column(ROW_KIND, pa.array(["+I"] * rows.num_rows, pa.string()))
         return rows

@@ -9,10 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlstream.planner.operators.interval_join import IntervalJoin
-from sqlstream.planner.operators.join import Join
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Join, RegularJoin, WindowJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.interval import TIME as JOIN_TIME

@@ -6,16 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.physical.steps import Step
-from sqlstream.udfs.changes.normalize import NormalizeKernel
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking
@@ -44,15 +43,21 @@ def run_top_n(node: TopN, step: Step, harness: PlanHarness) -> pa.Table:
 
 
 def run_deduplicate(node: Deduplicate, step: Step, harness: PlanHarness) -> pa.Table:
-    if not node.timed:
+    if not node.timed and not node.is_distinct:
         raise NotHere("processing time")
     rows, fields = numbered(node.input, harness.rows(step.input))
     rows = rows.append_column(_TIME, micros(rows.column(fields[node.time])))
+    closes = None
+    if node.closes is not None:
+        closes = "__closes"
+        at = pc.add(micros(rows.column(fields[node.closes.field])), 1000 * node.closes.after_ms)
+        rows = rows.append_column(closes, at)
+    time = _TIME if node.timed else None
     keys, passed = tuple(fields[name] for name in node.keys), tuple(fields.values())
     before = not step.drops_before
     emitted = harness.emitted(
         step,
-        lambda schema: DeduplicateKernel(schema, keys, passed, _TIME, node.last, before=before, ttl=0),
+        lambda schema: DeduplicateKernel(schema, keys, passed, time, node.last, before=before, ttl=0, closes=closes),
         [rows],
         keys,
     )

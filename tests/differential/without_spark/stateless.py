@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.physical.steps import Step
@@ -21,7 +22,9 @@ from tests.differential.without_spark.harness import STEPS, PlanHarness
 def run_scan(node: Scan, step: Step, harness: PlanHarness) -> pa.Table:
     names = list(node.columns)
     rows = harness.changes.get(node.table.name)
-    if rows is None:
+    if node.table == ONE_ROW:
+        rows = pa.table({"row": pa.array([1] * harness.is_first, pa.int64())})
+    elif rows is None:
         fields = [(c.name, c.type.to_arrow()) for c in node.table.columns]
         kinds = [] if node.changelog_mode == APPEND_ONLY else [(ROW_KIND, pa.string())]
         rows = pa.schema([*fields, *kinds]).empty_table()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sqlstream.testing.case_format import Case
-from sqlstream.udfs.assigners.merging import Windows, merge_sessions
+from sqlstream.udfs.assigners.assigner import Windows, merge_sessions
 from sqlstream.udfs.kernel import NO_WATERMARK
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import Different
-from sqlstream.udfs.kernel import END_OF_TIME, Domain
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import END_OF_TIME, Domain, MemoryStore
 from sqlstream.udfs.state.timers import Timer, TimerService
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 

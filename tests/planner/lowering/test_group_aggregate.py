@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.operators.join import Equality
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Equality, RegularJoin
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.joins import JoinKind

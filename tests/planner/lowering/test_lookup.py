@@ -20,7 +20,7 @@ from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.windows import Tumble
-from sqlstream.table_uses import side_tables
+from sqlstream.plans import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.sources.fed import Behaviour

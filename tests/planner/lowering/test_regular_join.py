@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sqlstream.planner.lowering.columnar.joins import with_hash
-from sqlstream.planner.operators.join import Equality
-from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.join import Equality, RegularJoin
 from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from tests.streams import in_order, scan, sql, table

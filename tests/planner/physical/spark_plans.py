@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sqlstream.planner.binder.sources import ONE_ROW
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
@@ -32,7 +33,7 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
     ticking = Watermark.CLOCK is plan.clocks.watermark and not plan.marks
     for step in plan.root.walk():
         match step:
-            case Read(node=scan):
+            case Read(node=scan) if scan.table != ONE_ROW:  # whose source is no folder
                 yield f"inputs/{scan.table.name}"
             case Mark(watermark_source=WatermarkSource.BY_ROWS | WatermarkSource.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.cli import COMMANDS, run
+from sqlstream.cli import run
+from sqlstream.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 TABLE = """CREATE TABLE bids (auction BIGINT, price DOUBLE, at TIMESTAMP(3), WATERMARK FOR at AS at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from sqlstream.cli.scripts import settings_of
+from sqlstream.cli.options import settings_of
 
 
 def test_a_file_of_settings_has_lines_of_keys_and_values() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from sqlstream.cli.terminal import StatusLine, working
+from sqlstream.cli.output import StatusLine, working
 
 ROOT = Path(__file__).parents[3]
 _WORK = """
 import sys, time
-from sqlstream.cli.terminal import StatusLine, working
+from sqlstream.cli.output import StatusLine, working
 with working("fast"):
     pass
 with working("starting [Spark]", since=0):

@@ -248,7 +248,7 @@ def test_the_header_of_a_file_that_comes_later_fails_the_job(spark, tmp_path):
 
 @pytest.mark.spark
 def test_spark_looks_into_files_that_only_it_reaches(spark, make_table, tmp_path):
-    from sqlstream.connectors.file_checks import wrong_columns_through_spark
+    from sqlstream.connectors.on_spark.file_source import wrong_columns_through_spark
 
     write(tmp_path / "p" / "1.parquet", [ROW])
     write(tmp_path / "j" / "1.json", [ROW])

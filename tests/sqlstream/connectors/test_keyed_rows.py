@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.keyed_rows import add_version, newest, with_changes
+from sqlstream.connectors.on_spark.keyed_rows import add_version, newest, with_changes
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session

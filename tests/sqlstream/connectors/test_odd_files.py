@@ -276,7 +276,7 @@ def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
             emptied.write_bytes(b"")
             return missing
 
-    monkeypatch.setattr("sqlstream.connectors.file_source.ListedFiles", Emptying)
+    monkeypatch.setattr("sqlstream.connectors.on_spark.file_source.ListedFiles", Emptying)
     cut = re.escape(f'SS531: file "{emptied}" was cut from {size:,} to 0 bytes while it was read')
     with pytest.raises(SqlStreamError, match=cut):
         take_ids(spark, tmp_path, format, itself, SINKS["Spark's own"], most=3)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors import Environment, Source, connector, lookup_connector, sink_connector, validate
-from sqlstream.connectors.postgres_sink import PostgresWriter, Staging
+from sqlstream.connectors.on_spark.postgres import PostgresWriter, Staging
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import APPEND_ONLY, UPSERT, Column, Table
 from sqlstream.types import parse_type

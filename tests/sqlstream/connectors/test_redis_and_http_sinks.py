@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sqlstream
-from sqlstream.connectors import http, redis, sink_connector
+from sqlstream.connectors import on_spark, sink_connector
 from sqlstream.connectors.http import HttpWriter
 from sqlstream.connectors.redis import RedisWriter
 from sqlstream.errors import ConnectorError, SqlStreamError
@@ -47,12 +47,11 @@ def batch_of(table: Table, *rows: tuple[object, ...], kinds: str = "") -> pa.Rec
 def writer_of(table: Table, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the connector sends to the workers."""
     sent: list[Any] = []
-    module = {"redis": redis, "http": http}[table.connector]
 
     def send(batch: object, writer: Any, secrets: Secrets, together: Sequence[str] = ()) -> None:
         sent.append((writer, together))
 
-    monkeypatch.setattr(module, "write_in_workers", send)
+    monkeypatch.setattr(on_spark.rows, "write_in_workers", send)
     sink_connector(table.connector).batch_writer(_ENVIRONMENT, table)(SimpleNamespace(), 7)  # type: ignore[arg-type]
     ((writer, together),) = sent
     assert together == (writer.key.names if isinstance(writer, RedisWriter) else ())

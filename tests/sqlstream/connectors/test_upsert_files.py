@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.keyed_rows import ROWS, epochs_of, is_foreign, replace_file
+from sqlstream.connectors.file_tables import ROWS
+from sqlstream.connectors.on_spark.keyed_rows import epochs_of, is_foreign, replace_file
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query

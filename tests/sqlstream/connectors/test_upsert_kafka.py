@@ -8,7 +8,7 @@ from datetime import date, datetime
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.upsert_kafka import messages_of_rows, rows_of_messages
+from sqlstream.connectors.on_spark.kafka import messages_of_upserts, rows_of_upserts
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT
@@ -103,7 +103,7 @@ def test_messages_replace_and_delete_the_row_of_their_key(topic, spark) -> None:
     rows = [(k and k.encode(), v and v.encode(), "t", 0, i, now, 0) for i, (k, v) in enumerate(texts)]
     messages = spark.createDataFrame(rows, SCHEMA)
     table = topic(metadata={"o": "offset"}, on_error="skip")
-    decoded = rows_of_messages(messages, table, ("v", "o", "id")).collect()
+    decoded = rows_of_upserts(messages, table, ("v", "o", "id")).collect()
     assert [(r[ROW_KIND], r.id, r.v, r.o) for r in decoded[:2]] == [("+U", 1, "a", 0), ("-D", 1, None, 1)]
     assert [r[BAD].error for r in decoded] == [
         None,
@@ -117,11 +117,13 @@ def test_messages_replace_and_delete_the_row_of_their_key(topic, spark) -> None:
 def test_changes_become_messages_that_read_back_as_the_same_table(topic, spark) -> None:
     changes = [(1, "a", "+I"), (2, None, "+I"), (1, "a", "-U"), (1, "b", "+U"), (2, None, "-D")]
     rows = spark.createDataFrame(changes, f"id INT, v STRING, {ROW_KIND} STRING")
-    decoded = messages_of_rows(rows, topic()).collect()
+    decoded = messages_of_upserts(rows, topic()).collect()
     of_one = [(m.key, m.value) for m in decoded if m.key == '{"id":1}']
     assert of_one == [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":1}', '{"id":1,"v":"b"}')]
     assert [m.value for m in decoded if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
-    assert [m.value for m in messages_of_rows(rows.drop(ROW_KIND).limit(1), topic()).collect()] == ['{"id":1,"v":"a"}']
+    assert [m.value for m in messages_of_upserts(rows.drop(ROW_KIND).limit(1), topic()).collect()] == [
+        '{"id":1,"v":"a"}'
+    ]
 
 
 @pytest.mark.spark
@@ -133,7 +135,7 @@ def test_keys_may_be_csv(spark, topic) -> None:
     changes = spark.createDataFrame(
         [(1, "x", day, noon, "+I"), (2, "y", day, noon, "-D")], f"{columns.replace(';', ',')}, {ROW_KIND} STRING"
     )
-    sent = messages_of_rows(changes, table)
+    sent = messages_of_upserts(changes, table)
     written = sorted(tuple(row) for row in sent.collect())
     assert written == [
         (
@@ -143,5 +145,5 @@ def test_keys_may_be_csv(spark, topic) -> None:
         ("2024-01-31;2;2024-01-31 12:00:00.500000", None),
     ]
     rows = [(k.encode(), v and v.encode(), "t", 0, i, noon, 0) for i, (k, v) in enumerate(written)]
-    read = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ("id", "v", "day", "at"))
+    read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "v", "day", "at"))
     assert [tuple(row) for row in read.collect()] == [(1, "x", day, noon, "+U"), (2, None, day, noon, "-D")]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sqlstream.connectors import BUILT_IN, LookupTable, Sink, Source, connector, source_connector, validate
-from sqlstream.connectors.kafka import target_options
+from sqlstream.connectors.kafka_messages import target_options
 from sqlstream.errors import Span
 from sqlstream.options import find
 from sqlstream.planner.catalog import Column, Table

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from sqlglot import exp
 
 from sqlstream.functions import catalogue
-from sqlstream.functions.builtin import Aggregate, Builtin, BuiltinKind, Origin, scalar
-from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, kind_of, result_type
+from sqlstream.functions.builtin import Aggregate, Arrival, Builtin, BuiltinKind, Origin, scalar
+from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, aggregate_of, kind_of, result_type
 from sqlstream.functions.windows import OF_CLAUSES
 from sqlstream.grammar import parse_query
-from sqlstream.planner.functions.spelling import spelled_for_spark
-from sqlstream.planner.functions.templates import filled
+from sqlstream.planner.functions.spelling import filled, spelled_for_spark
 from sqlstream.types import BIGINT, INT, STRING, UNKNOWN
 
 ALL = [*FUNCTIONS.values(), *CLAUSE_FUNCTIONS.values()]
@@ -77,3 +77,26 @@ def test_a_scalar_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None
     assert spelled_for_spark(call).sql("spark") == "CONCAT(UPPER(a), '!')"
     assert (result_type("shout", [BIGINT]), entry.takes(2)) == (STRING, False)
     assert "shout" in catalogue.kinds_to_show()
+
+
+def _aggregates(asked: Callable[[Aggregate], bool]) -> set[str]:
+    return {name for name in FUNCTIONS if (aggregate := aggregate_of(name)) is not None and asked(aggregate)}
+
+
+def test_an_alias_of_an_aggregate_is_the_aggregate() -> None:
+    assert aggregate_of("string_agg") is aggregate_of("listagg") is FUNCTIONS["listagg"]
+    assert aggregate_of("upper") is aggregate_of("no_function") is aggregate_of(None) is None
+
+
+def test_aggregates_say_what_they_show_of_the_order_of_arrival() -> None:
+    listed = {"array_agg", "collect_list", "listagg", "string_agg"}
+    picked = {"any_value", "first", "first_value", "last", "last_value", "mode"}
+    assert _aggregates(lambda a: a.arrival is Arrival.LISTED) == listed
+    assert _aggregates(lambda a: a.arrival is Arrival.PICKED) == picked
+    assert _aggregates(lambda a: a.shows_arrival) == listed | picked | {"collect_set", "max_by", "min_by"}
+
+
+def test_aggregates_say_what_they_do_with_nulls() -> None:
+    picks = {"any_value", "first", "first_value", "last", "last_value"}
+    assert _aggregates(lambda a: a.says_whether_nulls_are_ignored) == picks
+    assert _aggregates(lambda a: a.nulls is not None) == picks | {"array_agg", "collect_list", "collect_set"}

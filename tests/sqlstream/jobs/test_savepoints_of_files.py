@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors import file_source
+from sqlstream.connectors.on_spark import file_source
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 

@@ -22,7 +22,8 @@ from prompt_toolkit.output import DummyOutput
 import sqlstream
 from sqlstream.cli import commands
 from sqlstream.errors import ExecutionError
-from sqlstream.shell import run_shell, showing
+from sqlstream.shell import showing
+from sqlstream.shell.early_prompt import run_shell
 from sqlstream.shell.line_editor import (
     HistoryWithoutSecrets,
     history_file,
@@ -452,7 +453,7 @@ def test_files_run_before_commands_and_quit_ends(tmp_path, capsys):
 
 def test_the_options_of_the_command_reach_the_shell(tmp_path, monkeypatch):
     (tmp_path / "v.sql").write_text("SHOW VIEWS;\n")
-    monkeypatch.setattr("sqlstream.cli.running.open_session", lambda *_: _WithoutSpark())
+    monkeypatch.setattr("sqlstream.cli.scripts.open_session", lambda *_: _WithoutSpark())
     arguments = ["shell", "-f", str(tmp_path / "v.sql"), "-c", "\\dv", "--format", "csv"]
     alone = CliRunner().invoke(commands, arguments, input="\\dt\n", standalone_mode=False)
     assert (alone.return_value, alone.stdout) == (0, "view name\nview name\n")
@@ -519,7 +520,7 @@ def test_catalogs_are_listed():
 
 def test_parameters_stand_in_all_texts(tmp_path, monkeypatch):
     (tmp_path / "v.sql").write_text("SHOW VIEWS LIKE '${what}';\n")
-    monkeypatch.setattr("sqlstream.cli.running.open_session", lambda *_: _WithoutSpark())
+    monkeypatch.setattr("sqlstream.cli.scripts.open_session", lambda *_: _WithoutSpark())
     define = "CREATE TABLE ${what} (n BIGINT) WITH ('connector' = 'blackhole', 'x' = '${none}');"
     arguments = ["-f", str(tmp_path / "v.sql"), "-c", define, "-v", "what=things", "-i", "--format", "csv"]
     result = CliRunner().invoke(

@@ -42,7 +42,8 @@ def test_a_missing_package_of_spark_is_named(monkeypatch) -> None:
             "package_name": "grpcio", "minimum_version": "1.48",
         })  # fmt: skip
 
-    monkeypatch.setattr("sqlstream.spark.session.spark_session", missing)
+    spark = SimpleNamespace(builder=SimpleNamespace(remote=missing))
+    monkeypatch.setattr("sqlstream.spark.session.SparkSession", spark)
     with Session("sc://localhost:1") as session, pytest.raises(ExecutionError) as error:
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); SELECT a FROM t")
     assert error.value.code == "SS482"

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.testing.case_format import load_case
-from sqlstream.udfs.assigners.merging import LATE, NEVER, Intervals, Windows, earliest_meeting, merge_sessions
+from sqlstream.udfs.assigners.assigner import LATE, NEVER, Intervals, Windows, earliest_meeting, merge_sessions
 from sqlstream.udfs.kernel import NO_WATERMARK
 from tests.peers import MISSING, PEERS, files_of
 from tests.peers.below_sql import run_kernel_case

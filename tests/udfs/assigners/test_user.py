@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sqlstream.udfs.assigners.merging import Windows, merge_sessions
+from sqlstream.udfs.assigners.assigner import Windows, merge_sessions
 from sqlstream.udfs.assigners.user import AssignerContext, User, Window
 from sqlstream.udfs.columnar import FunctionError
 from sqlstream.udfs.kernel import NO_WATERMARK

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.testing.values import merge
-from sqlstream.udfs.changes.normalize import NormalizeKernel
+from sqlstream.udfs.changes.kernels import NormalizeKernel
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND
 

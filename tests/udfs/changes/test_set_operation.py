@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.changes import SetKind
-from sqlstream.udfs.changes.set_operation import SetOperationKernel
+from sqlstream.udfs.changes.kernels import SetOperationKernel
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
-from sqlstream.udfs.state.time_to_live import TimeToLive
+from sqlstream.udfs.state.keyed import TimeToLive
 
 SECOND = 1_000_000
 FIELDS = pa.schema([("k", pa.string()), ("x", pa.float64())])

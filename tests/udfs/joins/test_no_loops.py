@@ -15,12 +15,10 @@ from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.interval import TIME
 from sqlstream.udfs.joins.pairs import Side
-from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
 from sqlstream.udfs.joins.regular import RegularJoinKernel
-from sqlstream.udfs.joins.temporal import SLACK, TemporalJoinKernel
+from sqlstream.udfs.joins.temporal import SLACK, ProcessingTimeTemporalJoinKernel, TemporalJoinKernel
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, MemoryStore
 from tests.udfs.joins.test_interval import LEFT, RIGHT, kernel
 from tests.udfs.windows.test_no_loops import lines_of
 

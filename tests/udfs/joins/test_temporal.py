@@ -14,8 +14,7 @@ from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.expressions.tree import Column, Compared, Comparison
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.pairs import Side
-from sqlstream.udfs.joins.processing_time_temporal_join import ProcessingTimeTemporalJoinKernel
-from sqlstream.udfs.joins.temporal import SLACK, TIME, TemporalJoinKernel
+from sqlstream.udfs.joins.temporal import SLACK, TIME, ProcessingTimeTemporalJoinKernel, TemporalJoinKernel
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain, Pending
 
 SECOND = 1_000_000

@@ -13,8 +13,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.operator import WholeTable
 from sqlstream.udfs.lookup.source import Comparison, Request
+from sqlstream.udfs.lookup.sources.file_database import SqliteSource
 from sqlstream.udfs.lookup.sources.sql_text import StoredColumn
-from sqlstream.udfs.lookup.sources.sqlite import SqliteSource
 
 COLUMNS = (("id", DataType("INT")), ("name", DataType("STRING")))
 ONE = [pa.record_batch({"id": pa.array([0])})]

@@ -254,6 +254,99 @@ def test_any_frame_is_that_of_the_model(stream, frames, restarts):
     assert all(store.snapshot() == {} for store in harness.stores) or harness.stores
 
 
+# --- functions that skip NULLs, and NTH_VALUE of all rows before --------------------------------------------
+
+NUMBERED = pa.schema([*SCHEMA, ("n", pa.int64())])
+
+
+def other_row(name: str, offset: int, *, ignore: bool = True) -> Shifted:
+    return Shifted(name, "v", offset, pa.int64(), "n", ignore_nulls=ignore)
+
+
+def looked_up(line: list[tuple[int, int, int | None]], i: int, function: OverFunction) -> Any:
+    """The result of LAG, LEAD or NTH_VALUE for the ``i``-th of the rows ``(time, number, value)`` of a key."""
+    if isinstance(function, Shifted):
+        others = line[i + 1 :] if function.offset > 0 else line[:i][::-1]
+        found = [v for *_, v in others if v is not None or not function.ignore_nulls]
+        return found[abs(function.offset) - 1] if len(found) >= abs(function.offset) else line[i][1]
+    assert isinstance(function, Nth)
+    frame = function.frame
+    assert frame.end is not None
+    low = 0 if frame.start is None else max(0, i + frame.start)
+    inside = line[low : max(0, i + frame.end + 1)]
+    if not frame.rows:
+        inside = [row for row in line if row[0] <= line[i][0]]
+    found = [v for *_, v in inside if v is not None or not function.ignore_nulls]
+    return found[function.n - 1] if len(found) >= function.n else None
+
+
+LOOKING: tuple[OverFunction, ...] = (
+    other_row("lag", -1), other_row("lag_3", -3), other_row("lag_plain", -2, ignore=False),
+    other_row("lead", 1), other_row("lead_2", 2),
+    *(Nth(f"nth_{i}", "v", n, frame, pa.int64(), ignore)
+      for i, (n, frame, ignore) in enumerate([
+          (1, ALL, True), (2, ALL, False), (3, ALL_ROWS, True), (2, ALL_ROWS, False), (1, LAST_TWO, True),
+          (2, Frame(rows=True, start=-2, end=1), True), (2, Frame(rows=True, start=None, end=-1), True)])),
+)  # fmt: skip
+
+maybe = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.none() | st.integers(0, 9)), max_size=6),
+        st.integers(0, 5),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    maybe,
+    st.lists(st.sampled_from(LOOKING), min_size=1, max_size=4, unique=True),
+    st.sampled_from([1, 3]),
+    st.booleans(),
+)
+def test_what_skips_nulls_is_that_of_the_model(stream, functions, groups, restarts):
+    functions = [function for function in LOOKING if function in functions]
+    kernel = OverKernel(NUMBERED, ("k",), "ts", ("k", "n"), tuple(functions))
+    harness = KernelHarness(kernel, NUMBERED, ["k"], groups=groups, restarts=restarts)
+    by_key: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
+    watermark, number = 0, 0
+    for rows, further in stream:
+        batch = []
+        for k, ms, v in rows:
+            by_key[k].append(((watermark + ms) * MS, number, v))
+            batch.append({"k": k, "ts": (watermark + ms) * MS, "v": v, "n": number})
+            number += 1
+        harness.rows(batch)
+        watermark += further
+        harness.watermark(watermark * MS)
+    harness.finish()
+    found = {row[1]: row[2:] for row in values(harness)}
+    lines = [sorted(line, key=lambda row: row[:2]) for line in by_key.values()]
+    assert found == {
+        line[i][1]: tuple(looked_up(line, i, f) for f in functions) for line in lines for i in range(len(line))
+    }
+
+
+def test_lead_waits_for_a_value():
+    kernel = OverKernel(NUMBERED, ("k",), "ts", ("n",), (other_row("lead", 1),))
+    harness = KernelHarness(kernel, NUMBERED, ["k"], restarts=True)
+
+    def row(n: int, v: int | None) -> dict[str, Any]:
+        return {"k": "a", "ts": n * MS, "v": v, "n": n}
+
+    harness.rows([row(1, 5), row(2, None)])
+    harness.watermark(5 * MS)
+    harness.rows([row(6, None)])
+    harness.watermark(9 * MS)
+    assert values(harness) == []
+    harness.rows([row(10, 7)])
+    harness.watermark(10 * MS)
+    assert values(harness) == [(1, 7), (2, 7), (6, 7)]
+    harness.finish()
+    assert values(harness) == [(10, 10)]
+
+
 WILD = (-11_676_803 * 86_400_000, -62_135_629_200_000, -1, 253_402_300_799_999, 10_237_747 * 86_400_000 - 1)
 """Milliseconds: the edges of what rows may have, the year 1 in Tokyo, before 1970, the last one of the year 9999."""
 

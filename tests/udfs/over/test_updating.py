@@ -14,7 +14,7 @@ from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
+from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Place, Placed, Shifted
 from sqlstream.udfs.over.updating import UpdatingOverKernel
 from sqlstream.udfs.top_n.order import Order
 from tests.udfs.top_n.model import place
@@ -25,6 +25,7 @@ SCHEMA = pa.schema(
 SCHEMAS = {"int": SCHEMA, "float": SCHEMA.set(2, pa.field("o", pa.float64()))}
 Row = tuple[str, int | None, int | None]
 NUMBERS = tuple(Numbered(n.value, n, pa.int32()) for n in Number)
+PLACES = (Placed("tile", Place.NTILE, 3), Placed("rank_of_one", Place.PERCENT_RANK), Placed("share", Place.CUME_DIST))
 
 
 def summed(name: str, frame: Frame) -> Aggregated:
@@ -111,8 +112,21 @@ def in_frame(frame: Frame, ordered: list[Row], at: int, order: Order) -> list[Ro
     return [row for position, row in enumerate(ordered) if inside(position, row[1])]
 
 
+def tile(at: int, count: int, buckets: int) -> int:
+    """The bucket of a row, by dealing out rows: the first buckets are one longer where they are not equal."""
+    sizes = [count // buckets + (bucket < count % buckets) for bucket in range(buckets)]
+    return next(bucket + 1 for bucket in range(buckets) if at < sum(sizes[: bucket + 1]))
+
+
+def nth(values: list[Any], n: int, default: Any = None) -> Any:
+    """The ``n``-th value that is not NULL."""
+    there = [value for value in values if value is not None]
+    return there[n - 1] if len(there) >= n else default
+
+
 def table(rows: dict[str, list[Row]], frame: Frame, order: Order) -> Counter:
-    """Every row with the sum over its frame, its neighbours, the second of its frame, and its numbers."""
+    """Every row with the sum over its frame, its neighbours, the second of its frame, its numbers and places, and the
+    values that are not NULL around it."""
     results: Counter = Counter()
     for of_key in rows.values():
         as_dict: list[dict[str, Any]] = [{"o": row[1], "row": row} for row in of_key]
@@ -127,6 +141,12 @@ def table(rows: dict[str, list[Row]], frame: Frame, order: Order) -> Counter:
                 *row, sum(values) if values else None, ordered[at - 1][2] if at else None,
                 ordered[at + 1][2] if at + 1 < len(ordered) else None, framed[1][2] if len(framed) > 1 else None,
                 at + 1, rank, dense,
+                tile(at, len(ordered), 3),
+                0.0 if len(ordered) == 1 else (rank - 1) / (len(ordered) - 1),
+                (len(places) - places[::-1].index(places[at])) / len(places),
+                nth([v for _, _, v in ordered[:at][::-1]], 1, row[1]),
+                nth([v for _, _, v in ordered[at + 1 :]], 2),
+                nth([v for _, _, v in framed], 2),
             )] += 1  # fmt: skip
     return results
 
@@ -158,6 +178,10 @@ def test_what_is_left_is_what_the_model_has(batches, frame, descending, nulls_fi
         Shifted("after", "v", 1, pa.int64()),
         Nth("second", "v", 2, frame, pa.int64()),
         *NUMBERS,
+        *PLACES,
+        Shifted("lag_value", "v", -1, pa.int64(), "o", ignore_nulls=True),
+        Shifted("lead_value", "v", 2, pa.int64(), ignore_nulls=True),
+        Nth("second_value", "v", 2, frame, pa.int64(), ignore_nulls=True),
     )
     harness = KernelHarness(over(*functions, order=(order,), kind=kind), SCHEMAS[kind], ["k"], restarts=restarts)
     rows: dict[str, list[Row]] = defaultdict(list)

@@ -11,9 +11,8 @@ import pyarrow as pa
 from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process import ProcessContext, ProcessFunction, Row
-from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.process.kernel import Process, RowByRow
 from sqlstream.udfs.process.process_call import ROWTIME, TIME, InputTable, input_column
-from sqlstream.udfs.process.row_by_row import RowByRow
 
 
 class Seen(NamedTuple):

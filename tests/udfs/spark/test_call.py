@@ -9,10 +9,9 @@ import pytest
 
 from sqlstream.udfs.driver import unfolded
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, MemoryStore
 from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.call import AFTER_THE_END, Arrived, Clocks, GroupEntry, held_above, run
-from sqlstream.udfs.state.memory import MemoryStore
 from tests.udfs.spark.keeper import Keeper
 from tests.udfs.spark.recorder import Recorder
 

@@ -14,18 +14,17 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Hop, Session, Tumble
 from sqlstream.udfs.exchange import Blob, Content, Handed, Handover, to_bytes
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH
+from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, MemoryStore
 from sqlstream.udfs.keys import hash_of_values
 from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.adapter import KernelProcessor, Stage, StageStore
 from sqlstream.udfs.spark.call import KEY, Clocks
-from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.triggers import AtWatermark
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
 from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 from tests.udfs.spark.one_key_group import OneKeyGroup
 
 SECOND, MS = 1_000_000, 1000

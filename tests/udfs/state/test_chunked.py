@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.kernel import NO_WATERMARK
+from sqlstream.udfs.kernel import NO_WATERMARK, MemoryStore
 from sqlstream.udfs.state.chunked import MOST_CHUNKS, ChunkedState, StateSchemaError
-from sqlstream.udfs.state.memory import MemoryStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain, MemoryStore
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Chunk, write_chunk
 from sqlstream.udfs.state.chunked import StateSchemaError
 from sqlstream.udfs.state.keyed import BUCKET_ROWS, KeyedState
-from sqlstream.udfs.state.memory import MemoryStore
 
 TIMERS = pa.schema(
     [(KEY_HASH, pa.int64()), ("n", pa.int64()), (EVENT_TIMER, pa.int64()), (PROCESSING_TIMER, pa.int64())]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.kernel import END_OF_TIME, Domain
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import END_OF_TIME, Domain, MemoryStore
 from sqlstream.udfs.state.timers import Timer, TimerService
 
 KEY = pa.schema([("k", pa.string())])

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.driver import GroupContext
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, MemoryStore
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking

@@ -17,7 +17,7 @@ from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.emission import Lateness
 from sqlstream.udfs.windows.operator import WindowKernel
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 from tests.depth import depth
 from tests.model import triggers as model_triggers
 from tests.model.operator import Operator, Result

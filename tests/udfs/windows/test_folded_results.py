@@ -11,8 +11,7 @@ import pytest
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.driver import Folded, GroupContext, MicroBatch, drive, unfolded
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS
-from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS, MemoryStore
 from sqlstream.udfs.windows import aligned, panes, row_measured
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.ranges import AllRows

@@ -17,7 +17,7 @@ from sqlstream.udfs.exchange import Exchange
 from sqlstream.udfs.spark import Watermark
 from sqlstream.udfs.spark.adapter import KernelProcessor
 from sqlstream.udfs.spark.call import Clocks
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 from tests.udfs.spark.one_key_group import Now, OneKeyGroup
 
 

@@ -29,7 +29,7 @@ from sqlstream.udfs.triggers import (
 from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.ranges import AllRows
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 
 MS = 1000
 SCHEMA = pa.schema(

@@ -20,7 +20,7 @@ from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
 from sqlstream.udfs.windows.emission import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.row_measured import LastRows, RowMeasuredKernel
-from sqlstream.udfs.windows.session_kernel import SessionKernel
+from sqlstream.udfs.windows.sessions import SessionKernel
 
 MS = 1000
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC"))])

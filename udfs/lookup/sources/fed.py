@@ -88,8 +88,8 @@ class FedClient:
 
     def _seconds(self, rows: list[dict[str, Any]]) -> float:
         behaviour = self.source.behaviour
-        told = [row[behaviour.delay_column] or 0 for row in rows] if behaviour.delay_column else []
-        return max([random.uniform(*behaviour.delay_ms), *told]) / 1000
+        own = [row[behaviour.delay_column] or 0 for row in rows] if behaviour.delay_column else []
+        return max([random.uniform(*behaviour.delay_ms), *own]) / 1000
 
     def _rows(self, key: Key) -> list[dict[str, Any]]:
         files = tuple(sorted(Path(self.source.folder).glob("[!.]*.parquet")))  # hidden ones are being written
@@ -122,7 +122,7 @@ def asked(folder: Path) -> Iterator[Asked]:
 
 def _rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The current rows after all files: WITHDRAWN files remove rows, the oldest of equal ones first."""
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # sessions, which load this module for its options, do without
 
     rows: list[dict[str, Any]] = []
     for path in files:

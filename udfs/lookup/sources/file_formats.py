@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv, json
 
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs.lookup.sources.scalars import from_text, shown
@@ -89,8 +90,6 @@ def _require_text(data: bytes) -> None:
 
 def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
     """The columns as texts."""
-    from pyarrow import csv
-
     if form.comments:
         data = b"\n".join(line for line in data.splitlines() if not line.startswith(b"#"))
     parsing = csv.ParseOptions(
@@ -122,8 +121,6 @@ def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
 
 
 def _check_header(header: bytes, names: list[str], parsing: object) -> None:
-    from pyarrow import csv
-
     if not header.strip():  # an empty file
         return
     columns = csv.read_csv(io.BytesIO(header + b"\n"), csv.ReadOptions(), parsing).column_names
@@ -133,8 +130,6 @@ def _check_header(header: bytes, names: list[str], parsing: object) -> None:
 
 def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
     """The columns, dates and times among them as texts."""
-    from pyarrow import json
-
     schema = pa.schema([(name, (STRING if k.name in _TEXTS else k).to_arrow()) for name, k in kinds.items()])
     parsing = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
@@ -167,7 +162,7 @@ def _readable(lines: list[bytes], parsed: object) -> list[pa.Table]:
 
 def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
     """Columns are found by name, without regard to case."""
-    from pyarrow import dataset, parquet
+    from pyarrow import dataset, parquet  # which take longer to load than a table of text to be read
 
     files = dataset.dataset(path, format=form.name, partitioning=None)
     present = {name.casefold(): name for name in reversed(files.schema.names)}

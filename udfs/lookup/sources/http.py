@@ -92,7 +92,7 @@ class HttpSource:
 
 def open_session(server: HttpServer) -> ClientSession:
     """A pool of connections; ``max_connections`` 0: one for each concurrent request."""
-    from aiohttp import ClientSession, ClientTimeout, TCPConnector
+    from aiohttp import ClientSession, ClientTimeout, TCPConnector  # an optional package
 
     timeout = ClientTimeout(total=server.timeout_ms / 1000)
     connector = TCPConnector(limit=server.max_connections)
@@ -205,7 +205,7 @@ async def send(
     Only GET follows redirects: a client would turn POST into GET. Another scheme, host or port gets no private headers,
     because the responder chooses the location.
     """
-    from yarl import URL
+    from yarl import URL  # comes with aiohttp, which is optional
 
     first = target = URL(url, encoded=True)
     data, given = None, dict(headers or {})

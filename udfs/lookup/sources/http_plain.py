@@ -90,7 +90,7 @@ class PlainConnections:
     def __init__(
         self, origin: ServerOrigin, headers: Sequence[tuple[str, str]], timeout_s: float, most_bytes: int
     ) -> None:
-        from aiohttp.http import SERVER_SOFTWARE
+        from aiohttp.http import SERVER_SOFTWARE  # an optional package
 
         self._origin, self._timeout_s, self._most_bytes = origin, timeout_s, most_bytes
         self._loop = asyncio.get_running_loop()
@@ -168,7 +168,7 @@ class _Connection(asyncio.Protocol):
     """One request at a time. ``used``: when it had its last answer, by the loop's clock."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int) -> None:
-        from httptools import HttpResponseParser
+        from httptools import HttpResponseParser  # an optional package
 
         self._loop = loop
         self._most_bytes = most_bytes

@@ -117,7 +117,7 @@ class PostgresSource:
     statement_timeout_ms: int = 30_000
 
     async def open(self) -> PostgresClient:
-        import psycopg  # noqa: F401 - takes longer than a request, whose time runs
+        import psycopg  # noqa: F401 - optional; loading it takes longer than a request may
 
         return PostgresClient(self)
 
@@ -176,7 +176,7 @@ class Connections:
 
         A connection that broke while it was idle, because the server was restarted, is silently replaced.
         """
-        import psycopg
+        import psycopg  # an optional package
 
         async with self._free:
             while True:
@@ -193,20 +193,18 @@ class Connections:
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        from psycopg.pq import TransactionStatus
-
         connection = self._idle.pop() if self._idle else await self._connected()
         try:
             yield connection
         finally:
             # One that is still busy belongs to a request that was cancelled.
-            if connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.info.transaction_status.name == "IDLE":
                 self._idle.append(connection)
             else:
                 await connection.close()
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
-        import psycopg
+        import psycopg  # an optional package
 
         connection = await psycopg.AsyncConnection.connect(**self._connection, autocommit=True)  # type: ignore[arg-type]
         settings = session_settings(self._statement_timeout_ms)

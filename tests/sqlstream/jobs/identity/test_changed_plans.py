@@ -13,13 +13,13 @@ from sqlstream.connectors import Environment
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Insert
 from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, difference, fingerprint, from_text, to_text
+from sqlstream.jobs.lifecycle.session_jobs import SessionSources
 from sqlstream.jobs.lifecycle.start import declared_states
 from sqlstream.planner.nodes import Output, Union
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.windows import Hop, Session, Tumble
 from sqlstream.plans import plan_of
-from sqlstream.runner import SessionSources
 from sqlstream.session import Session as SqlSession
 from sqlstream.udfs.process import MapState, ProcessContext, ProcessFunction, Row, ValueState
 from tests.planner.plans import physical

@@ -41,3 +41,19 @@ def test_a_start_fails_when_it_is_slow_three_times_or_for_another_reason(outcome
     with pytest.raises(ExecutionError) as error:
         launch.start()
     assert (error.value.code, start.call_count) == (code, len(outcomes) - 1)
+
+
+@pytest.mark.parametrize("error", [None, SLOW])
+def test_the_next_query_starts_when_spark_has_given_the_name_free(error):
+    """An inactive query may still be listed by its name, also one that has failed."""
+    launch, _, start = launch_of(QUERY)
+    ended = MagicMock(isActive=False)
+
+    def wait() -> None:
+        start.assert_not_called()
+        if error is not None:
+            raise error
+
+    ended.awaitTermination.side_effect = wait
+    assert launch.start_after(ended) is QUERY
+    ended.awaitTermination.assert_called_once_with()

@@ -31,7 +31,8 @@ def run(spark: Any, folder: Path, setting: str | None) -> list[tuple[str, int]]:
         assert isinstance(job, Job)
         job.wait()
         session.sql("SET 'execution.runtime-mode' = 'batch'")
-        return sorted(map(tuple, session.sql("SELECT name, id FROM by_name").fetchall()))
+        rows: Any = session.sql("SELECT name, id FROM by_name")
+        return sorted(map(tuple, rows.fetchall()))
 
 
 def put(folder: Path, number: int, *lines: str) -> None:

@@ -1,0 +1,40 @@
+"""When IN with a subquery is neither true nor false: SQL's three-valued logic for one value and for rows of values.
+
+``(a, b) IN (SELECT c, d …)`` is TRUE if a row is equal, else NULL if the comparison with some row is NULL, else FALSE.
+A comparison is NULL where each position is equal or has a NULL on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+
+@dataclass(frozen=True)
+class UnknownCase:
+    """One way in which IN is NULL, by positions of the row: the operand's values at ``own`` are NULL, and the subquery
+    has a row with NULL at ``theirs`` that is equal at all other positions, ``equal``."""
+
+    equal: tuple[int, ...]
+    own: tuple[int, ...]
+    theirs: tuple[int, ...]
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """The positions that are not compared."""
+        return tuple(sorted((*self.own, *self.theirs)))
+
+
+def unknown_cases(own: Sequence[bool], theirs: Sequence[bool]) -> list[UnknownCase]:
+    """All ways in which IN is NULL. ``own`` and ``theirs`` say for each position whether the value before IN, and that
+    of the subquery, may be NULL. Empty where IN is always TRUE or FALSE."""
+    choices = [
+        ("equal", *(("own",) if o else ()), *(("theirs",) if t else ())) for o, t in zip(own, theirs, strict=True)
+    ]
+    cases = []
+    for chosen in product(*choices):
+        positions = {name: tuple(i for i, c in enumerate(chosen) if c == name) for name in ("equal", "own", "theirs")}
+        if len(positions["equal"]) < len(choices):
+            cases.append(UnknownCase(**positions))
+    return cases

@@ -1,0 +1,205 @@
+"""What the options of a table of Kafka say: topics, and the keys and values of messages.
+
+The options ``key.format``, ``key.fields`` and ``value.fields-include`` give keys a format of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlstream.connectors.change_formats import change_format
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
+from sqlstream.planner.bad_rows import ON_ERROR
+from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType, parse_type
+
+KEY = "key."
+FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
+
+_FORMAT = one_of("csv", "json", "raw", planned=PLANNED_FORMATS)
+_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
+_KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
+
+FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
+KEY_OPTIONS = (
+    Option(FIELDS, NAME, "Columns, separated by semicolons, that make the key.", sink=True),
+    Option(FORMAT, _FORMAT, "How the key is written; without it as the value, and not read.", sink=True),
+    Option(PREFIX, NAME, "Begins the names of key.fields in the table, and is not in those of the key.", sink=True),
+    Option(
+        INCLUDE,
+        one_of("ALL", "EXCEPT_KEY"),
+        "Whether values hold the columns of the key, too. If so, they are read from there, and keys are not looked at.",
+        "ALL",
+        sink=True,
+    ),
+    *FORMATS_OF_KEYS,
+)
+
+
+def key_fields(table: Table) -> list[str]:
+    """The columns of the key, as the table names them."""
+    return [name.strip() for name in (table.option(FIELDS) or "").split(";") if name.strip()]
+
+
+def key_values(table: Table) -> dict[str, Any]:
+    """The options of the key format, by the names of the corresponding options of values."""
+    return parsed(_KNOWN, dict(_options(table)))
+
+
+def only_in_keys(table: Table) -> list[str]:
+    """The columns that only keys hold, not values."""
+    except_key = (table.option(INCLUDE) or "").strip().upper() == "EXCEPT_KEY"
+    return key_fields(table) if except_key else []
+
+
+def table_of_values(table: Table) -> Table:
+    """The table with the columns and options of the values of messages."""
+    apart = only_in_keys(table)
+    columns = tuple(c for c in table.columns if c.name not in apart)
+    return replace(table, columns=columns, options=tuple(o for o in table.options if not o[0].startswith(KEY)))
+
+
+def table_of_keys(table: Table) -> Table:
+    """A table of the keys of messages, with the names of columns in keys."""
+    more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
+    names = [(name, name_in_key(table, name)) for name in key_fields(table)]
+    keys = keys_alone(table, names)
+    return replace(keys, options=(*keys.options, *more))
+
+
+def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
+    """A table with renamed columns, pairs of old and new names, and the options of the format of keys."""
+    named = {c.name: c for c in table.physical_columns}
+    columns = tuple(replace(named[name], name=new) for name, new in names if name in named)
+    return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
+
+
+def spans_of_keys(spans: Mapping[str, Span]) -> dict[str, Span]:
+    """The places of options of the key format, by the names of the corresponding options of values."""
+    return {key.removeprefix(KEY): span for key, span in spans.items()}
+
+
+def name_in_key(table: Table, name: str) -> str:
+    """The name in the key of a column of the table, which may begin with ``key.fields-prefix``."""
+    return name.removeprefix(table.option(PREFIX) or "")
+
+
+def _options(table: Table) -> tuple[tuple[str, str], ...]:
+    own = {FIELDS, PREFIX}
+    return tuple((k.removeprefix(KEY), v) for k, v in table.options if k.startswith(KEY) and k not in own)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Mistakes in the options of keys, as in Flink, and columns that the key format cannot hold."""
+    given, fields = dict(table.options), key_fields(table)
+    columns = [c.name for c in table.physical_columns]
+    unknown = [name for name in fields if name not in columns]
+    for name in unknown:
+        message = f'option "{FIELDS}" names the column "{name}", which table "{table.name}" does not have'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint=hint_of(name, columns, "Columns"))
+    if FORMAT not in given:
+        yield from _without_format(table, spans)
+        return
+    if not fields:
+        message = f'option "{FORMAT}" needs the option "{FIELDS}"'
+        hint = f"Add '{FIELDS}' = '…', columns of the table."
+        yield Diagnostic(MISSING_OPTION, message, spans.get(FORMAT), hint=hint)
+    elif not unknown:
+        yield from _wrong_keys(table, given, spans)
+
+
+def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if PREFIX in given:
+        yield from _wrong_prefix(table, given[PREFIX], spans)
+    apart = only_in_keys(table)
+    if change_format(table) is not None and (apart or given[FORMAT].lower() != "json"):
+        wrong = INCLUDE if apart else FORMAT
+        message = f'option "{wrong}" does not go with changes, whose values hold all columns and whose keys are JSON'
+        hint = f"Write '{FORMAT}' = 'json', and leave {INCLUDE} out."
+        yield Diagnostic(WRONG_VALUE, message, spans.get(wrong), hint=hint)
+    yield from check_format(table_of_keys(table), spans_of_keys(spans))
+
+
+def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS503 for options that have no effect without ``key.format``."""
+    needy = {PREFIX, *(option.key for option in FORMATS_OF_KEYS), *((INCLUDE,) if only_in_keys(table) else ())}
+    for key in (key for key, _ in table.options if key in needy):
+        message = f'option "{key}" needs the option "{FORMAT}"'
+        yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{FORMAT}' = '…' to WITH.")
+
+
+def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    apart = only_in_keys(table)
+    if not apart:
+        message = f"option \"{PREFIX}\" needs '{INCLUDE}' = 'EXCEPT_KEY'"
+        hint = "Values with all columns have them by the names that the table has."
+        yield Diagnostic(WRONG_VALUE, message, spans.get(PREFIX), hint=hint)
+    for name in apart:
+        if not name.startswith(prefix) or name == prefix:
+            message = f'column "{name}" of option "{FIELDS}" does not begin with "{PREFIX}", which is "{prefix}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Rename the column.")
+
+
+# --- Spark's options and columns ------------------------------------------------------------------------------
+
+METADATA = {
+    "topic": ("topic", DataType("STRING")),
+    "partition": ("partition", DataType("INT")),
+    "offset": ("offset", DataType("BIGINT")),
+    "timestamp": ("timestamp", DataType("TIMESTAMP")),
+    "timestamp-type": ("timestampType", DataType("INT")),
+    "key": ("key", DataType("BINARY")),
+    "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
+}
+HEADERS = "headers"
+_PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
+
+
+def is_bounded(table: Table) -> bool:
+    """Whether the source ends at the offsets of the start."""
+    return table.option("scan.bounded.mode") is not None
+
+
+def header_options(table: Table) -> dict[str, str]:
+    """The option by which Spark reads headers, if the table has a column of them."""
+    return {"includeHeaders": "true"} if any(c.metadata_key == HEADERS for c in table.columns) else {}
+
+
+def start_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options for the values of a table: which topics to read, and from where."""
+    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
+    if values["topic-pattern"]:
+        topics = {"subscribePattern": values["topic-pattern"]}
+    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
+    if values["scan.startup.mode"] == "timestamp":
+        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
+    group = values.get("properties.group.id")
+    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
+
+
+def _properties(values: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "properties."
+    options = {
+        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
+    }
+    options.pop("kafka.group.id", None)
+    return options
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write to the topic of a table, given as its values."""
+    chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
+    return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
+
+
+def keys_of_upserts(table: Table) -> Table:
+    """A table of the PRIMARY KEY, in the format of keys."""
+    return keys_alone(table, [(name, name) for name in table.primary_key])

@@ -1,0 +1,46 @@
+"""What connectors do on Spark: the modules that read and write tables, which import PySpark and PyArrow.
+
+The other modules of connectors describe them, and are imported to check statements. They reach these functions as
+``on_spark.kafka.read`` and so on. A module is imported when it is first used: PySpark takes a second to load, and
+statements that start no job need none of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.on_spark import (
+        change_messages,
+        datagen,
+        file_sink,
+        file_source,
+        kafka,
+        keyed_rows,
+        postgres,
+        records,
+        rows,
+        test,
+    )
+
+__all__ = [
+    "change_messages",
+    "datagen",
+    "file_sink",
+    "file_source",
+    "kafka",
+    "keyed_rows",
+    "postgres",
+    "records",
+    "rows",
+    "test",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the module of that name."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -1,0 +1,406 @@
+"""The source of ``filesystem``: files as a stream, in the order of their modification time and name."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial, reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.change_formats import has_kinds, of_message
+from sqlstream.connectors.connector import Environment, columns_of
+from sqlstream.connectors.file_checks import (
+    MOST_FILES,
+    MOST_RECORDS,
+    has_more_files,
+    header,
+    misspelt_fields,
+    walk,
+    wrong_directory,
+    wrong_header,
+    wrong_schema,
+)
+from sqlstream.connectors.file_tables import (
+    METADATA,
+    MOST_PER_TRIGGER,
+    columns_in_files,
+    is_bounded,
+    kind_column,
+    local_path,
+    matching_paths,
+    partition_columns,
+    tells_kinds,
+    unusable,
+)
+from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
+from sqlstream.connectors.on_spark.change_messages import decode_changes
+from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
+from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.catalog import Column, RowKind, Table
+from sqlstream.planner.lowering.bad_rows import READ_FROM, has_required, path_of
+from sqlstream.spark.running import is_connect
+from sqlstream.types import DataType
+from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.listed_files import ListedFiles
+from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
+from sqlstream.udfs.spark.batches import checked, checked_places, numbers_of
+from sqlstream.udfs.spark.internals import arrow_schema
+
+_LINE = "__line"
+_TASK = "__task"
+_BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+"""The schema of Spark's format for files of any kind, whose content it reads only where it is selected."""
+
+
+def read_files(
+    environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> DataFrame:
+    """The rows of all files, as ``Source.read`` wants them. ``values``: the options of the table."""
+    path = values["path"]
+    _require_columns(environment, table, columns, values)
+    chosen = columns_of(table, columns)
+    of_files = (c for c in chosen if of_message(table, c) is None)
+    metadata = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in of_files if c.metadata_key is not None}
+    parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
+    if values["format"] == "json" or has_kinds(table):
+        return _checked(environment, table, values, _json_rows(environment, table, columns, values, metadata, parts))
+    parses = values["format"] == "csv"
+    schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
+    files = _files(environment, table, values, schema)
+    rows = files.select(
+        *((metadata[c.name] if c.name in metadata else F.col(quoted(c.name))).alias(c.name) for c in chosen),
+        *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
+        *(column.alias(name) for name, column in _read_from(environment, table, columns).items()),
+        *(column.alias(name) for name, column in parts.items()),
+    )
+    return _checked(environment, table, values, rows, _columns_to_check(table, columns, values))
+
+
+def has_file_splits(
+    environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> bool:
+    """Whether the files are Parquet on this machine, and the query reads no column from the names of directories."""
+    path, partitions = table.option("path") or "", partition_columns(table)
+    in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
+    if values["format"] != "parquet" or not in_files or tells_kinds(table):
+        return False
+    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
+    return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
+
+
+def file_splits(environment: Environment, table: Table, values: Mapping[str, Any]) -> DataFrame:
+    """The files of a table that ``has_file_splits``, and the shares of them that tasks read."""
+    path = table.option("path") or ""
+    stats = _stats(path)
+    named = environment.in_order and _share_times(stats, is_bounded(table))
+    files = _files(environment, table, values, _BINARY_FILE, "binaryFile").select(
+        F.input_file_name().alias(FILE),
+        F.col("length").alias(LENGTH),
+        *([F.input_file_name().alias(PARTS[1])] if named else []),
+    )
+    shares = _shares(environment.spark, table, values, stats)
+    look = _listed_files(environment, table, values)
+    places = files.coalesce(1)
+    checked = places if look is None else checked_places(places, look, FILE)
+    listed = checked.withColumn(SHARES, F.lit(shares))
+    if shares == 1:
+        return listed.withColumn(SHARE, F.lit(0))
+    # A union would be a source per share, and Spark's checkpoint lets no later start have more or fewer of them.
+    keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
+    return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+
+
+def _checked(
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    rows: DataFrame,
+    columns: tuple[tuple[str, DataType], ...] = (),
+) -> DataFrame:
+    """The rows, with a check of the files of each micro-batch where ``_listed_files`` says so."""
+    listed = _listed_files(environment, table, values, columns)
+    return rows if listed is None else checked(rows, listed)
+
+
+def _listed_files(
+    environment: Environment, table: Table, values: Mapping[str, Any], columns: tuple[tuple[str, DataType], ...] = ()
+) -> ListedFiles | None:
+    """The files to check in each micro-batch (``udfs.spark.file_checks``); None where tasks do not see the files that
+    this process sees: in other file systems, and through Spark Connect.
+    """
+    path = local_path(table.option("path") or "")
+    if path is None or environment.logs is None or is_connect(environment.spark):
+        return None
+    skips = values["source.missing-files"] == "skip"
+    return ListedFiles(table.name, environment.logs, _root(path), values["format"], skips, columns)
+
+
+def _root(path: str) -> str:
+    """The beginning of all paths of files."""
+    root = os.path.abspath(re.split(r"[*?\[{]", path)[0] or ".")  # noqa: PTH100 - Spark, too, takes ".." out
+    return root if glob.has_magic(path) or Path(root).is_file() else f"{root.rstrip('/')}/"
+
+
+def _json_rows(
+    environment: Environment,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    metadata: Mapping[str, SparkColumn],
+    parts: Mapping[str, SparkColumn],
+) -> DataFrame:
+    """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
+    in_files = {c.name for c in columns_in_files(table, columns)}
+    directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
+    schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
+    keep = {name: metadata.get(name, F.col(quoted(name))) for name in columns if name not in in_files}
+    read_from = _read_from(environment, table, columns)
+    keep |= {READ_FROM: _metadata("file.path")} if environment.finished else {}
+    position = _metadata("file.path") if tolerates_bad_rows(table) else None
+    named = tuple(name for name in columns if name in in_files)
+    files = _files(environment, table, values, schema, "text")
+    read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
+    rows = read(files, _LINE, table, named, values, {**keep, **parts}, position)
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
+
+
+def _read_from(environment: Environment, table: Table, columns: tuple[str, ...]) -> dict[str, SparkColumn]:
+    """READ_FROM of finished rows of which columns are NOT NULL, for what is said of a row that lacks a value."""
+    checks = environment.finished and any(has_required(table, name) for name in columns)
+    return {READ_FROM: _metadata("file.path")} if checks else {}
+
+
+def _metadata(key: str) -> SparkColumn:
+    return F.col(f"_metadata.{METADATA[key][0]}")
+
+
+def _require_columns(
+    environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> None:
+    """ConnectorError where remote files do not hold the columns; Spark alone can look into them."""
+    if local_path(table.option("path") or "") is not None:
+        return
+    wrong = wrong_columns_through_spark(environment.spark, table, values, columns_in_files(table, columns))
+    if wrong:
+        raise SqlStreamError.of(wrong)
+
+
+def _columns_to_check(
+    table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> tuple[tuple[str, DataType], ...]:
+    """The columns to look for in Parquet files that are not all known at the start: Spark reads a column that a file
+    lacks as NULLs.
+    """
+    path = local_path(table.option("path") or "")
+    if path is None or values["format"] != "parquet" or missing_are_null(table):
+        return ()
+    if is_bounded(table) and not has_more_files(matching_paths(path), MOST_FILES):
+        return ()
+    return tuple((c.name, c.type) for c in columns_in_files(table, columns))
+
+
+def _files(
+    environment: Environment, table: Table, values: Mapping[str, Any], schema: str, reader_format: str | None = None
+) -> DataFrame:
+    """What Spark reads of the files with the schema and the format, that of the table by default."""
+    if not is_bounded(table):
+        _make_directory(table, values["path"])
+    reader = environment.reader.schema(schema)
+    reader = reader.options(**_reader_options(table, values, partition_columns(table)))
+    with directory_errors(table):
+        files = reader.format(reader_format or values["format"]).load(_directory_or_pattern(values["path"]))
+    return _each_once(files, values["path"])
+
+
+def _each_once(files: DataFrame, path: str) -> DataFrame:
+    """The files but for those that links lead to a second time: a link to its own directory repeats them 41 times."""
+    local = local_path(path)
+    links = walk(matching_paths(local)).links if local is not None else []
+    if not links:
+        return files
+    name, paths = path_of(F.col("_metadata.file_path")), [str(p.absolute()) for p in links]
+    return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
+
+
+def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result]) -> int:
+    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
+    most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    if not is_bounded(table):
+        return most
+    sizes = sorted((f.st_size for f in stats), reverse=True)
+    largest = sum(sizes[: values["source.max-files-per-trigger"]])
+    return min(max(1, -(-largest // _least_split(spark))), most)
+
+
+def _bad(table: Table, values: Mapping[str, Any]) -> SparkColumn:
+    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
+
+
+def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColumn]:
+    """The hidden columns that order the splits of files.
+
+    Each column costs, that of names most. One is enough where no two files have the same time: times are whole
+    milliseconds, which leaves three digits for the position of a split in its file.
+    """
+    time, name, start = PARTS
+    stats = _stats(path)
+    named = _share_times(stats, bounded)
+    longest = max((f.st_size for f in stats), default=0)
+    modified, split_start = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
+    unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
+    if not named and _least_split(spark) >= 1 << unit:
+        return {time: F.expr(f"{modified} + shiftright({split_start}, {unit})")}
+    names = {name: F.col("_metadata.file_path")} if named else {}
+    return {time: F.expr(modified), **names, start: F.col(split_start)}
+
+
+def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
+    """Whether two files may have the same modification time in milliseconds, as Spark reads it."""
+    times = [f.st_mtime_ns // 1_000_000 for f in stats]
+    return not bounded or not times or len(set(times)) < len(times)
+
+
+def _stats(path: str) -> list[os.stat_result]:
+    """The files' statistics as far as they are known; none for remote files."""
+    local = local_path(path)
+    matching = matching_paths(local) if local is not None else ()
+    return [f.stat() for path in matching for f in (path, *path.rglob("*")) if f.is_file()]
+
+
+def _least_split(spark: SparkSession) -> int:
+    """The least distance in bytes of two splits of a file."""
+    return min(
+        _bytes(str(spark.conf.get(f"spark.sql.files.{name}"))) for name in ("maxPartitionBytes", "openCostInBytes")
+    )
+
+
+def _bytes(size: str) -> int:
+    """The bytes of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
+    match = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
+    assert match is not None, f"Spark takes sizes, not {size}"
+    return int(match[1]) << (10 * " kmgtp".index(match[2] or " "))
+
+
+def _directory_or_pattern(path: str) -> str:
+    """The path, or for a single file a pattern that fits it alone: Spark streams from directories and patterns only."""
+    local = local_path(path)
+    if local is None or glob.has_magic(local) or not Path(local).is_file():
+        return path
+    file = Path(local)
+    scheme = "file:" if path.startswith("file:") else ""
+    return f"{scheme}{file.parent / f'[{file.name[0]}]{file.name[1:]}'}"
+
+
+def _make_directory(table: Table, path: str) -> None:
+    """A watched directory need not exist yet, but Spark asks for it."""
+    local = local_path(path)
+    if local is None or glob.has_magic(local):
+        return
+    try:
+        Path(local).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if not Path(local).exists():  # a file is read, too
+            raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
+    options = (parsing(table, values) if values["format"] == "csv" else {}) | {
+        # Spark would skip files that come late and are a week older than the newest one.
+        "maxFileAge": "36500d",
+        # Directories are either values of columns or just places where files lie.
+        "recursiveFileLookup": str(not partitions).lower(),
+    }
+    if values["format"] == "csv":
+        # Without enforceSchema=false a header that names other columns would be skipped silently.
+        options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
+    if values["source.missing-files"] == "skip":
+        options["ignoreMissingFiles"] = "true"  # those that are gone once the others have been looked for
+    most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
+    if most is not None:
+        options["maxFilesPerTrigger"] = str(most)
+    return options
+
+
+_WORDS = {
+    RowKind.INSERT: ("+I", "I", "INSERT"),
+    RowKind.UPDATE_BEFORE: ("-U", "UB", "UPDATE_BEFORE"),
+    RowKind.UPDATE_AFTER: ("+U", "U", "UA", "UPDATE", "UPDATE_AFTER"),
+    RowKind.DELETE: ("-D", "D", "DELETE"),
+}
+
+
+def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The rows with ROW_KIND. The job fails with SS402 at a kind that the table does not declare.
+
+    If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
+    """
+    name = kind_column(table)
+    assert name is not None
+    rows = rows.withColumn(ROW_KIND, _kind(F.col(quoted(name)), table, name))
+    return rows.withColumn(name, F.lit(None).cast("STRING")) if name in columns else rows.drop(name)
+
+
+def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
+    word, kinds = F.upper(F.trim(text)), sorted(table.changelog, key=list(RowKind).index)
+    listed = ", ".join(kind.value for kind in kinds)
+    start = F.lit(f'{BAD_ROW}: column "{name}" of table "{table.name}" tells the kind "')
+    message = F.concat(start, F.coalesce(shown(text), F.lit("NULL")), F.lit(f'" of a row, which is none of {listed}'))
+    kind = F.raise_error(message).cast("STRING")
+    for declared in kinds:
+        kind = F.when(word.isin(*_WORDS[declared]), F.lit(declared.value)).otherwise(kind)
+    return kind
+
+
+def wrong_columns_through_spark(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
+) -> list[Diagnostic]:
+    """As ``wrong_columns``, for files that only Spark can read."""
+    path, kind = values["path"], values["format"]
+    with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
+        if kind in ("parquet", "orc"):
+            return wrong_schema(table, kind, columns, [(path, _schema_through_spark(spark, path, kind))])
+        if kind == "json" or (kind == "csv" and values["csv.header"]):
+            rows = spark.read.option("recursiveFileLookup", "true").text(path).limit(MOST_RECORDS).collect()
+            lines = [row[0] for row in rows]
+            if kind == "json":
+                return misspelt_fields(table, columns, [(path, lines)])
+            return wrong_header(table, values, columns, [(path, line) for line in header(lines, values)])
+    return []
+
+
+def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
+    return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
+
+
+_CONDITIONS = frozenset({
+    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
+    "CONFLICTING_DIRECTORY_STRUCTURES",
+})  # fmt: skip
+
+
+@contextmanager
+def directory_errors(table: Table) -> Iterator[None]:
+    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() not in _CONDITIONS:
+            raise
+        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
+        wrong = wrong_directory(table, f"a directory of its path does not fit: {why}")
+        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None

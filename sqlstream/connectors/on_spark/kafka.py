@@ -1,0 +1,214 @@
+"""Messages of Kafka as rows, and rows as messages: the sources and sinks ``kafka`` and ``upsert-kafka``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.change_formats import has_kinds, of_message
+from sqlstream.connectors.connector import MISSING_JAR, columns_of
+from sqlstream.connectors.formats import quoted, reading, schema_ddl, writing
+from sqlstream.connectors.kafka_messages import (
+    FORMAT,
+    HEADERS,
+    METADATA,
+    key_fields,
+    key_values,
+    keys_of_upserts,
+    name_in_key,
+    only_in_keys,
+    table_of_keys,
+    table_of_values,
+)
+from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
+from sqlstream.connectors.on_spark.records import decode, encode, encode_object
+from sqlstream.errors import ConnectorError
+from sqlstream.planner.bad_rows import BAD, ON_ERROR
+from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.udfs.kernel import ROW_KIND
+
+_LAST_HEADERS = (
+    "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
+)
+"""The last value of each header: a key may be repeated, and Flink uses the last one."""
+_TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' ELSE 'NoTimestampType' END"
+
+
+def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
+    """The expressions of those named columns that are metadata of Kafka, by name."""
+    chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
+    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
+    return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
+
+
+def _metadata_sql(key: str, type_: str) -> str:
+    """Spark SQL for a METADATA column. ``timestamp-type`` is a number, or as a STRING Flink's name."""
+    if key == HEADERS:
+        return _LAST_HEADERS
+    return _TIMESTAMP_TYPES if key == "timestamp-type" and type_ == "STRING" else METADATA[key][0]
+
+
+def place_of_message() -> Column:
+    """``topic[partition]@offset``."""
+    return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
+
+
+def require_jar(spark: SparkSession) -> None:
+    """ConnectorError SS509 where Spark has no Kafka data source."""
+    reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
+    try:
+        _ = reader.load().schema  # Spark Connect looks for it no earlier
+    except AnalysisException as error:
+        if "find data source: kafka" not in str(error):
+            raise
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        hint = (
+            f"Start spark-submit with --packages {package}, "
+            f"or connect with the option 'spark.jars.packages' = '{package}' before Spark starts."
+        )
+        raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
+
+
+def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The messages that Spark's connector reads with its ``options``. ConnectorError SS509 without its jar."""
+    require_jar(spark)
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+# --- kafka ----------------------------------------------------------------------------------------------------
+
+
+def rows_of_messages(
+    messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> DataFrame:
+    """The columns of the table out of Spark's columns of messages: value, key, topic and so on.
+
+    ``values``: the options of the table.
+    """
+    keep, in_key = metadata_columns(table, columns), only_in_keys(table)
+    payload = tuple(name for name in columns if name not in keep and name not in in_key)
+    if in_key:
+        keep = with_key_text(keep, place_of_message())
+    texts = messages.withColumn("value", F.col("value").cast("string"))
+    if values["format"] == "json":  # as Flink, which takes an empty message for none
+        texts = texts.where(F.trim("value") != "")
+    read = decode_changes if has_kinds(table) else decode
+    rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+    if in_key:
+        return with_keys(rows, table, columns)
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
+    """Messages with a value, and a key where the table names key fields. ``values``: the options of the table."""
+    changes = has_kinds(table)
+    apart = only_in_keys(table)
+    payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
+    fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
+    names = key_fields(table)
+    if names:
+        if table.option(FORMAT) is not None:
+            return with_key(rows, fields[0], table)
+        keys = rows.select(*(F.col(quoted(name)) for name in names))
+        fields.append((encode_object if changes else encode)(keys, values).alias("key"))
+    return rows.select(*fields)
+
+
+# --- keys in a format of their own ----------------------------------------------------------------------------
+
+_KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
+
+
+def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
+    """Messages with the value and, in its format, the key of each row."""
+    # Two steps: columns of the key may have the names of others.
+    keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
+    made = rows.select(value.alias(_VALUE), *keys)
+    key = encode(made.drop(_VALUE), key_values(table))
+    return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
+
+
+def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
+    """``keep`` of ``decode``, with what ``with_keys`` reads."""
+    return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
+
+
+def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The rows with the named columns of the key, which are NULL for a message without a key.
+
+    A message whose key cannot be read is a bad row; BAD then holds the key.
+    """
+    keys, values = table_of_keys(table), key_values(table)
+    names = tuple(c.name for c in keys.columns)
+    # All other columns are in a struct, because a column of the key may have the name of another one.
+    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
+    text = F.col(_KEY_TEXT)
+    texts = rows.select(rest.alias(_REST), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
+    place = F.col(f"{_REST}.{_KEY_PLACE}")
+    read = decode(texts, _KEY_TEXT, keys, names, values, {_REST: F.col(_REST)}, place)
+    has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
+    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
+    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
+    in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
+    if BAD not in read.columns:
+        return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
+    in_key, unread = F.col(BAD), F.col(f"{BAD}.error").isNotNull()
+    if table.option(ON_ERROR) is None:  # keys that are no record are dropped: key.json.ignore-parse-errors
+        return read.where(~unread).select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
+    if in_value is None:
+        return read.select(*result, in_key)
+    bad = F.when(in_value.getField("error").isNull() & unread, in_key).otherwise(in_value)
+    return read.select(*result, bad.alias(BAD))
+
+
+def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
+    """The text of a key whose columns are all NULL."""
+    if values["format"] == "csv":
+        null = values["csv.null-literal"] or ""
+        return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))
+    return "{}" if values["format"] == "json" else None
+
+
+# --- upsert-kafka ---------------------------------------------------------------------------------------------
+
+_JSON: Mapping[str, Any] = {"format": "json", "json.timestamp-format.standard": None}
+_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+
+
+def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The columns of the table and ROW_KIND from Spark's columns of messages. A row of kind -D has only the key."""
+    kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
+    keep = {**metadata_columns(table, columns), ROW_KIND: kind}
+    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
+    payload = tuple(name for name in columns if name not in keep)
+    rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def _key_text(table: Table) -> SparkColumn:
+    """The key as a JSON object. Unreadable fields of CSV become NULL, which a PRIMARY KEY does not allow."""
+    text, values = F.col("key").cast("string"), key_values(table)
+    if values["format"] == "json":
+        return text
+    row = F.from_csv(text, schema_ddl(keys_of_upserts(table).columns), reading(values))
+    return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
+
+
+def messages_of_upserts(rows: DataFrame, table: Table) -> DataFrame:
+    """A message per change, in order by key: the row, or NULL where it is deleted or replaced by the next message."""
+    keys = [F.col(quoted(name)) for name in table.primary_key]
+    together = rows.repartition(*keys)
+    values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}
+    row = encode_object(together.select(*(F.col(quoted(c.name)) for c in table.physical_columns)), values)
+    if ROW_KIND in rows.columns:
+        row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
+    of_key = key_values(table)
+    key = encode(together.select(*keys), values if of_key["format"] == "json" else of_key)
+    return together.select(key.alias("key"), row.alias("value"))

@@ -1,0 +1,390 @@
+"""Values of JSON as Flink's format ``json`` reads and writes them, where Spark's own functions decide otherwise.
+
+A record that Spark cannot read with the types of its columns is read once more, each value as a VARIANT, and converted
+as Flink: a number with a fraction is cut for INT and BIGINT, a text that is not "true" is the BOOLEAN false, a text
+that spells a number is that number, and anything is a STRING. What also fails then is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from sqlstream.connectors.formats import (
+    CORRUPT,
+    quoted,
+    reading,
+    records_columns,
+    schema_ddl,
+    timestamp_pattern,
+    writing,
+)
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, tolerates_bad_rows
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.lowering.bad_rows import READ_FROM, without_rows
+from sqlstream.types import DataType
+
+_WHOLE = frozenset({"INT", "BIGINT"})
+_TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})
+_NESTED = frozenset({"ARRAY", "MAP", "STRUCT"})
+_ONLY_TYPED = frozenset({"INTERVAL", "TIME"})
+"""Types to which Spark casts no text."""
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def read_again(
+    columns: Sequence[Column], text: SparkColumn, typed: SparkColumn, corrupt: str, pattern: str | None, nulls: bool
+) -> SparkColumn:
+    """The struct ``typed``, or where Spark could not read the record ``text``, a struct of its type read as Flink does.
+
+    Its field ``corrupt`` is the text if a value is wrong or the record is no object. ``nulls``: a wrong value is NULL
+    and no error.
+    """
+    ddl = ", ".join(f"{quoted(c.name)} VARIANT" for c in columns)
+    raw = F.from_json(text, f"{ddl}{', ' if ddl else ''}{corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
+
+    def row(values: SparkColumn) -> SparkColumn:
+        wrong = reduce(or_, (_is_wrong(c, values[c.name], typed[c.name], pattern) for c in columns), F.lit(False))
+        is_bad = values[corrupt].isNotNull() | (F.lit(False) if nulls else wrong)
+        fields = (_field(c, values[c.name], typed[c.name], pattern, nulls).alias(c.name) for c in columns)
+        return F.struct(*fields, F.when(is_bad, text).alias(corrupt))
+
+    readable = typed.isNull() | typed[corrupt].isNull()
+    # An expression over a variable of a lambda is computed once.
+    return F.when(readable, typed).otherwise(F.transform(F.array(raw), row)[0])
+
+
+def _field(column: Column, value: SparkColumn, typed: SparkColumn, pattern: str | None, nulls: bool) -> SparkColumn:
+    if column.type.name in _ONLY_TYPED:
+        return typed
+    read = converted(value, column.type, pattern)
+    if column.type.name not in _NESTED:
+        return F.coalesce(typed, read)
+    return read if nulls else F.when(~is_wrong(value, column.type, pattern), read)
+
+
+def _is_wrong(column: Column, value: SparkColumn, typed: SparkColumn, pattern: str | None) -> SparkColumn:
+    only_typed = column.type.name in _ONLY_TYPED
+    return _is_given(value) & typed.isNull() if only_typed else is_wrong(value, column.type, pattern)
+
+
+def _is_given(value: SparkColumn) -> SparkColumn:
+    return value.isNotNull() & ~F.coalesce(F.is_variant_null(value), F.lit(False))
+
+
+def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
+    """A VARIANT as a value of the type ``kind``; NULL where, or in which, a value does not fit."""
+    match kind.name:
+        case "ARRAY":
+            return F.transform(_elements(value), lambda v: converted(v, _type(kind.args[0]), pattern))
+        case "MAP":
+            return F.transform_values(_fields(value), lambda _, v: converted(v, _type(kind.args[1]), pattern))
+        case "STRUCT":
+            fields = _fields(value)
+            members = ((name, F.try_element_at(fields, F.lit(name)), inner) for name, inner in kind.fields())
+            row = F.struct(*(converted(member, inner, pattern).alias(name) for name, member, inner in members))
+            return F.when(fields.isNotNull(), row)
+        case "VARIANT":
+            return value
+    text = F.try_variant_get(value, "$", "string")
+    return _scalar(value, F.trim(text) if kind.name != "STRING" else text, kind, pattern)
+
+
+def _scalar(value: SparkColumn, text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
+    if kind.name == "STRING":
+        return text
+    if kind.name == "BOOLEAN":
+        return as_boolean(text)
+    if kind.name in _WHOLE:
+        is_number = F.schema_of_variant(value).rlike("^(BIGINT|DECIMAL|DOUBLE|FLOAT)")
+        return F.when(is_number, F.try_variant_get(value, "$", kind.ddl())).otherwise(text.try_cast(kind.ddl()))
+    if kind.name in _TIMES:
+        return as_time(text, kind, pattern)
+    return F.try_to_binary(text, F.lit("base64")) if kind.name == "BINARY" else text.try_cast(kind.ddl())
+
+
+def as_boolean(text: SparkColumn) -> SparkColumn:
+    """As Flink's ``Boolean.parseBoolean``: any text but "true", in any case, is false."""
+    return F.lower(text) == F.lit("true")
+
+
+def as_time(text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
+    """The time that ``text`` spells, in the ``pattern`` if there is one; else NULL."""
+    if pattern is None:
+        return text.try_cast(kind.ddl())
+    return F.try_to_timestamp(text, F.lit(pattern + ("[XXX]" if kind.name == "TIMESTAMP" else ""))).cast(kind.ddl())
+
+
+def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
+    """True where a VARIANT is given that does not fit the type ``kind``, or in which a value does not; never NULL."""
+    given = _is_given(value)
+    match kind.name:
+        case "ARRAY":
+            inner, nested = _elements(value), _type(kind.args[0])
+        case "MAP":
+            inner, nested = F.map_values(_fields(value)), _type(kind.args[1])
+        case "STRUCT":
+            fields = _fields(value)
+            wrong = [is_wrong(F.try_element_at(fields, F.lit(name)), t, pattern) for name, t in kind.fields()]
+            return given & (fields.isNull() | reduce(or_, wrong))
+        case _:
+            return given & converted(value, kind, pattern).isNull()
+    return given & (inner.isNull() | F.coalesce(F.exists(inner, lambda v: is_wrong(v, nested, pattern)), F.lit(False)))
+
+
+def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
+    """The names of all fields that an object lacks, in one text; an empty text if it lacks none or is no object."""
+    fields = F.from_json(text, "MAP<STRING, VARIANT>")
+
+    def lacking(fields: SparkColumn, name: str, kind: DataType, path: str = "") -> list[SparkColumn]:
+        lacks = F.when(~F.map_contains_key(fields, F.lit(name)), F.lit(f'"{path}{name}"'))
+        if kind.name != "STRUCT":
+            return [lacks]
+        inner = _fields(F.try_element_at(fields, F.lit(name)))
+        return [lacks, *(c for n, t in kind.fields() for c in lacking(inner, n, t, f"{path}{name}."))]
+
+    def names(fields: SparkColumn) -> SparkColumn:
+        return F.concat_ws(", ", *(name for c in columns for name in lacking(fields, c.name, c.type)))
+
+    return F.coalesce(F.transform(F.array(fields), names)[0], F.lit(""))
+
+
+def _elements(value: SparkColumn) -> SparkColumn:
+    return F.try_variant_get(value, "$", "array<variant>")
+
+
+def _fields(value: SparkColumn) -> SparkColumn:
+    return F.try_variant_get(value, "$", "map<string, variant>")
+
+
+def _type(kind: object) -> DataType:
+    assert isinstance(kind, DataType)
+    return kind
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
+    """The column ``name`` such that ``to_json`` writes its DECIMALs, if ``plain``, without an exponent."""
+    column = F.col(quoted(name))
+    return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
+
+
+def _has_decimals(kind: T.DataType) -> bool:
+    match kind:
+        case T.MapType():
+            return _has_decimals(kind.valueType)
+        case T.ArrayType():
+            return _has_decimals(kind.elementType)
+        case T.StructType():
+            return any(_has_decimals(f.dataType) for f in kind.fields)
+    return isinstance(kind, T.DecimalType)
+
+
+def _spelled(value: SparkColumn, kind: T.DataType) -> SparkColumn:
+    match kind:
+        case T.ArrayType():
+            return F.transform(value, lambda v: _spelled(v, kind.elementType))
+        case T.MapType():
+            return F.transform_values(value, lambda _, v: _spelled(v, kind.valueType))
+        case T.StructType():
+            fields = (_spelled(value[f.name], f.dataType).alias(f.name) for f in kind.fields)
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case T.DecimalType():
+            return value.cast("VARIANT")  # Spark writes the DECIMALs of a VARIANT with all their digits
+    return value
+
+
+def decode(
+    messages: DataFrame,
+    value: str,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    keep: Mapping[str, SparkColumn] | None = None,
+    position: SparkColumn | None = None,
+    *,
+    of_files: bool = False,
+) -> DataFrame:
+    """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
+
+    All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
+    (``of_files``) only those named, unless the table tolerates bad rows. Then BAD follows, and ``position`` is
+    where a message came from.
+    """
+    kept = [column.alias(name) for name, column in (keep or {}).items()]
+    if values["format"] == "raw":
+        return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
+    tolerant, is_json = tolerates_bad_rows(table), values["format"] == "json"
+    parsed = [c for c in records_columns(table) if tolerant or not of_files or c.name in columns]
+    parse = F.from_json if is_json else F.from_csv
+    fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
+    names = {name: name if name == READ_FROM else f"__kept{i}" for i, name in enumerate(keep or {})}
+    kept = [column.alias(names[name]) for name, column in (keep or {}).items()]
+    fields += [F.col(own).alias(name) for name, own in names.items()]
+    where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
+    texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
+    if not tolerant and not is_json:
+        if not columns:  # metadata alone needs no parsing
+            return texts.select(*fields)
+        row = parse(F.col(_TEXT), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
+        return _once(texts, row).select(*fields)
+    schema = ", ".join(filter(None, (schema_ddl(parsed), f"{CORRUPT} STRING")))
+    row = parse(F.col(_TEXT), schema, reading(values) | _TO_CORRUPT)
+    given = _once(texts, row)
+    if is_json:
+        given = _read_again(given, parsed, values)
+    if of_files and tolerant:
+        given = given.where(F.col(_ROW).isNotNull())
+    bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
+    bad = (bad | goes_on(F.col(_TEXT)) | _lacks_field(parsed, values)) if is_json else bad
+    if tolerant:
+        return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
+    wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
+    no_row = F.col(_ROW).isNull() if of_files else F.lit(False)
+    return without_bad(given, bad, wrong, F.col(_TEXT), F.col(_PLACE), no_row).select(*fields)
+
+
+def _once(texts: DataFrame, row: SparkColumn) -> DataFrame:
+    """The texts with the column ``_ROW``, which Spark computes once for each.
+
+    It would move an expression into each condition and each column that reads a field of it, but moves none through the
+    explosion of an array, here one of a single element.
+    """
+    return texts.select("*", F.explode(F.array(row)).alias(_ROW))
+
+
+def _read_again(rows: DataFrame, columns: Sequence[Column], values: Mapping[str, Any]) -> DataFrame:
+    """The rows, of which those that Spark cannot read are read as Flink does."""
+    typed, nulls = F.col(_TYPED), bool(values.get("json.ignore-parse-errors"))
+    row = read_again(columns, F.col(_TEXT), typed, CORRUPT, timestamp_pattern(values), nulls)
+    return _once(rows.withColumnRenamed(_ROW, _TYPED), row)
+
+
+def _lacks_field(columns: Sequence[Column], values: Mapping[str, Any]) -> SparkColumn:
+    fails = values.get("json.fail-on-missing-field")
+    return missing_field(columns, F.col(_TEXT)) != "" if fails else F.lit(False)
+
+
+_ROW, _TYPED, _TEXT, _PLACE = "__row", "__typed", "__text", "__place"
+
+
+_TO_CORRUPT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+_SHOWN = 100  # characters of a value or a record that cannot be read
+
+
+_BEHIND = "behind the record"
+
+
+def shown(text: SparkColumn) -> SparkColumn:
+    """The beginning of a text that cannot be read."""
+    return F.left(text, F.lit(_SHOWN))
+
+
+def goes_on(text: SparkColumn) -> SparkColumn:
+    """True where something follows the JSON value with which the text begins, or the text is no UTF-8.
+
+    Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
+    end of the text; only of other texts is the end looked for.
+    """
+    plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
+    listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
+    alone = F.coalesce(F.get_json_object(listed, "$[1]") == F.lit(_BEHIND), F.lit(False))
+    return ~(plain | alone) | ~F.is_valid_utf8(text)
+
+
+def without_bad(
+    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
+) -> DataFrame:
+    """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
+    the place, the beginning of the record. No optimizer moves the check (``without_rows``).
+    """
+
+    def readable(of_file: SparkColumn) -> SparkColumn:
+        at = F.coalesce(F.concat(F.lit(" at "), position), of_file)
+        beginning = F.coalesce(F.concat(F.lit(": "), F.regexp_replace(shown(record), r"\s+", " ")), F.lit(""))
+        hint = F.lit(f"\nHINT: {BAD_ROW_HINT}")
+        text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong, beginning, hint)
+        return F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True))
+
+    return without_rows(rows, readable)
+
+
+def bad_column(
+    table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, position: SparkColumn
+) -> SparkColumn:
+    """BAD: the record ``text``, what is wrong where it is ``bad``, and its place.
+
+    The names of the columns that were read from it begin with ``prefix``. All of them are looked at, so that
+    Spark parses them, and a record is bad, whichever columns a query reads.
+    """
+    record = F.col(text).cast("BINARY").alias("record")
+    wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
+    error = F.when(bad, wrong).alias("error")
+    return F.struct(record, error, position.cast("STRING").alias("place")).alias(BAD)
+
+
+def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
+    """What is wrong with a record: the columns whose text could not be read, else the form of the record."""
+    csv = values["format"] == "csv"
+    parse = F.from_csv if csv else F.from_json
+    ddl = ", ".join(f"{quoted(c.name)} STRING" for c in columns) or f"{CORRUPT} STRING"
+    texts = parse(F.col(text), ddl, reading(values))
+
+    def unread(column: Column) -> SparkColumn:
+        text = shown(texts.getField(column.name))
+        message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), text, F.lit('"'))
+        return F.when(F.col(f"{prefix}{quoted(column.name)}").isNull(), message)
+
+    form = F.lit(f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object")
+    if not csv:
+        more = F.col(f"{prefix}{CORRUPT}").isNull() & goes_on(F.col(text))
+        behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
+        form = F.when(more, behind).otherwise(form)
+        if values.get("json.fail-on-missing-field"):
+            missing = missing_field(columns, F.col(text))
+            form = F.when(missing != "", F.concat(F.lit("it has no field "), missing)).otherwise(form)
+    columns_unread = F.concat_ws(", ", *map(unread, columns))
+    return F.when(columns_unread == "", form).otherwise(columns_unread)
+
+
+def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
+    """Each row of ``rows`` as one text of the format."""
+    columns = [F.col(quoted(c)) for c in rows.columns]
+    if values["format"] == "raw":
+        return columns[0]
+    return F.to_csv(F.struct(*columns), writing(values)) if values["format"] == "csv" else encode_object(rows, values)
+
+
+def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
+    """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
+    return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
+
+
+def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
+    """The columns of ``rows`` such that ``to_json`` writes them as the options say."""
+    plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
+    return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]
+
+
+def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to read CSV files: bad records fail, or go to CORRUPT where the table tolerates them."""
+    return reading(values) | (_TO_CORRUPT if tolerates_bad_rows(table) else {"mode": "FAILFAST"})
+
+
+def parsed_schema(table: Table) -> str:
+    """The physical columns as Spark's DDL, with CORRUPT where the table tolerates bad rows."""
+    ddl = schema_ddl(table.physical_columns)
+    return f"{ddl}, {CORRUPT} STRING" if tolerates_bad_rows(table) else ddl

@@ -1,0 +1,62 @@
+"""IN, NOT IN, ANY, ALL and EXISTS with NULLs: plans of streams, and the text for Spark, beside SQLite's results."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from sqlglot import exp
+
+from sqlstream.catalog import Catalog
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.planner.batch import resolve
+from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.rules import optimize
+from sqlstream.types import INT
+from tests.depth import depth
+from tests.planner.in_sqlite import query as query_of_plan
+from tests.planner.memberships import TABLES, Rows, databases, queries, results
+from tests.planner.plans import plan
+
+SCRIPT = "".join(
+    f"CREATE TABLE {name} ({', '.join(f'{c} INT' for c in columns)} NOT NULL) WITH ('connector' = 'test');"
+    for name, columns in TABLES.items()
+)
+SOME: dict[str, Rows] = {"l": [(1, None, 1), (None, 2, 2), (3, 2, 3)], "r": [(1, 2, 1), (None, 1, 2)]}
+ISSUE: dict[str, Rows] = {"l": [(5, 1, 1), (7, 1, 2), (None, 2, 3)], "r": [(5, 1, 1), (None, 1, 2)]}
+
+
+@settings(max_examples=depth(150, 4000), deadline=None)
+@given(queries(), databases())
+@example("SELECT l.b, MAX(l.a) IN (SELECT q.c FROM r AS q) AS p FROM l GROUP BY l.b", ISSUE)
+@example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
+def test_streams_know_three_values(text: str, tables: dict[str, Rows]) -> None:
+    made = query_of_plan(optimize(plan(text, SCRIPT)))
+    assert results(made, tables) == results(text, tables), made
+
+
+@settings(max_examples=depth(150, 4000), deadline=None)
+@given(queries(unequal=True), databases())
+@example("SELECT l.id, l.a IN (SELECT q.c FROM r AS q) AS p FROM l", ISSUE)
+@example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
+def test_what_spark_gets_knows_three_values(text: str, tables: dict[str, Rows]) -> None:
+    assert results(_for_spark(text), tables) == results(text, tables), _for_spark(text)
+
+
+def _for_spark(text: str) -> str:
+    """The query that Spark gets, in which names of columns behind an alias are written in a way that SQLite has."""
+    catalog = Catalog()
+    for name, columns in TABLES.items():
+        fields = tuple(Column(c, INT, nullable=c != columns[-1]) for c in columns)
+        catalog.create(nodes.Name((name,)), Table(name, fields, "filesystem", bounded=True))
+    (statement,) = parse_script(text)
+    assert isinstance(statement, nodes.Query)
+    filled = {name: {columns[-1]} for name, columns in TABLES.items()}
+    query = for_spark(resolve(statement.query, catalog, lambda table: table.name).query, catalog, filled=filled)
+    for subquery in list(query.find_all(exp.Subquery)):
+        alias = subquery.args.get("alias")
+        if isinstance(alias, exp.TableAlias) and alias.columns:
+            nothing = [exp.alias_(exp.Null(), column.name) for column in alias.columns]
+            named = exp.select(*nothing).where(exp.false())
+            subquery.set("this", exp.Union(this=named, expression=subquery.this, distinct=False))
+            subquery.set("alias", exp.TableAlias(this=alias.this))
+    return query.sql("sqlite")

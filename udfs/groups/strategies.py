@@ -1,0 +1,426 @@
+"""How the aggregates of a group follow insertions and retractions: accumulators that subtract, stored rows where they
+cannot, stored values for DISTINCT."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.joins.stored_side import within
+from sqlstream.udfs.kernel import KEY_HASH, Context
+from sqlstream.udfs.keys import dense_ids, hash_of_values, places
+from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+
+# --- the changes of a micro-batch, the input of every aggregate strategy --------------------------------------
+
+
+Indices = np.ndarray
+Flags = np.ndarray
+
+
+class StoredGroups(NamedTuple):
+    """The stored rows of the existing groups that a micro-batch changes, and the number of each group."""
+
+    rows: pa.Table
+    groups: Indices
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The rows of a micro-batch in order of arrival. ``gone`` flags retractions (None: there are none). ``groups``: the
+    number of the group of each row, out of ``count``, by first appearance. ``keys``: KEY_HASH and the keys of each
+    group."""
+
+    rows: pa.Table
+    gone: Flags | None
+    groups: Indices
+    count: int
+    keys: pa.Table
+
+    @property
+    def signs(self) -> np.ndarray:
+        """1 for insertions, -1 for retractions."""
+        return np.ones(len(self.groups), np.int64) if self.gone is None else np.where(self.gone, -1, 1)
+
+
+class AggregateStrategy(ABC):
+    """A way to compute some of the aggregate calls of a kernel. It declares the columns that it needs in the row of a
+    group, and may have additional state of its own."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """The columns of this strategy in the stored row of a group."""
+        ...
+
+    @property
+    @abstractmethod
+    def results(self) -> pa.Schema:
+        """The schema of the results of its calls."""
+        ...
+
+    @abstractmethod
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        """The ``columns`` of all groups after the changes; ``stored`` has those before."""
+        ...
+
+    @abstractmethod
+    def finish(self, columns: pa.Table) -> pa.Table:
+        """The ``results`` of groups from their ``columns``."""
+        ...
+
+    def forget(self, groups: pa.Table, context: Context) -> None:
+        """Drops the additional state of groups that have ended, because all their rows were retracted or their time to
+        live has passed. ``groups`` has KEY_HASH and the keys. State with a time to live of its own may remain."""
+        return
+
+
+@dataclass(frozen=True)
+class Totals(AggregateStrategy):
+    """Computes calls from their accumulators alone; with retractions ``Aggregates.retracts`` must be true. ``prefix``
+    makes the names of its columns unique."""
+
+    aggregates: Aggregates
+    prefix: str = "__total"
+
+    @property
+    def columns(self) -> pa.Schema:
+        kinds = self.aggregates.accumulators.types
+        return pa.schema([(f"{self.prefix}_{i}", kind) for i, kind in enumerate(kinds)])
+
+    @property
+    def results(self) -> pa.Schema:
+        return self.aggregates.results
+
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        return self.merged(
+            stored, self.lifted(changed.rows, changed.gone, changed.groups, changed.count), changed.count
+        )
+
+    def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
+        """The ``columns`` of rows, some of which may be retractions: one row per group."""
+        if gone is None:
+            return self._named(self.aggregates.lift(rows, groups, count))
+        come, left = (
+            self.aggregates.lift(rows.filter(pa.array(chosen)), groups[chosen], count) for chosen in (~gone, gone)
+        )
+        every = np.arange(count)
+        signed = pa.concat_tables([come, self.aggregates.negated(left)])
+        return self._named(self.aggregates.merge(signed, np.concatenate([every, every]), count))
+
+    def merged(self, stored: StoredGroups, lifted: pa.Table, count: int, groups: Indices | None = None) -> pa.Table:
+        """The stored columns merged with ``lifted`` ones: one row per group in order, or one for each of ``groups``."""
+        groups = np.arange(count) if groups is None else groups
+        names = self.columns.names
+        if not len(stored.groups) and lifted.num_rows == count:
+            return lifted.select(names)
+        combined = self.own(pa.concat_tables([stored.rows.select(names), lifted.select(names)]))
+        return self._named(self.aggregates.merge(combined, np.concatenate([stored.groups, groups]), count))
+
+    def finish(self, columns: pa.Table) -> pa.Table:
+        return self.aggregates.finish(self.own(columns))
+
+    def _named(self, accumulators: pa.Table) -> pa.Table:
+        return _renamed(accumulators, self.columns)
+
+    def own(self, columns: pa.Table) -> pa.Table:
+        """Its own columns among those of a stored group."""
+        return _renamed(columns, self.aggregates.accumulators)
+
+
+def _renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table without columns would not know how many rows it has."""
+    return rows if not schema.names else rows.rename_columns(schema.names)
+
+
+# --- aggregates that cannot subtract retracted rows: the rows of each group, or its distinct values, are stored --
+# Insertions and retractions are appended to the stored rows. The rows of a group are read only if its result depends on
+# them: for MIN and MAX when the extreme itself is retracted. They are then reduced to the current rows, as they are
+# when most of them cancel out. Of equal rows the first is retracted, as in Flink's LISTAGG and FIRST_VALUE.
+
+
+_SIGN = "__sign"
+"""BIGINT column of stored rows: 1 for insertions, -1 for retractions."""
+
+_KEPT, _THERE = "__kept", "__there"
+"""BIGINT columns of a group: the number of its stored rows, and of its current rows."""
+
+_SPARE = 64
+"""Rows that cancel out are dropped when there are more of them than this, and than current rows."""
+
+
+@dataclass(frozen=True)
+class StoredRows(AggregateStrategy):
+    """Computes ``aggregates`` from stored rows, which have the columns of its input. ``name``: the part of the state
+    with the rows."""
+
+    name: str
+    keys: pa.Schema
+    aggregates: Aggregates
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        return pa.schema(
+            [*self._totals.columns, (f"{self.name}{_KEPT}", pa.int64()), (f"{self.name}{_THERE}", pa.int64())]
+        )
+
+    @property
+    def results(self) -> pa.Schema:
+        return self.aggregates.results
+
+    def finish(self, columns: pa.Table) -> pa.Table:
+        return self._totals.finish(columns.select(self._totals.columns.names))
+
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        kept, there = self._counts(stored, changed)
+        results, survives = self._without_reading(stored, changed)
+        read = ~survives | (kept > 2 * there + _SPARE)
+        state = self._state(context)
+        if read.any():
+            groups = np.flatnonzero(read)
+            rows, groups_of_rows = self._read(state, changed, read)
+            lifted = self._totals.lifted(rows, None, groups_of_rows, changed.count)
+            results = _replaced(results, lifted, groups)
+            kept[groups] = there[groups] = np.bincount(groups_of_rows, minlength=changed.count)[groups]
+        state.append(self._stored(changed, ~read[changed.groups]))
+        state.flush()
+        counts = [pa.array(kept), pa.array(there)]
+        return pa.Table.from_arrays([*results.columns, *counts], schema=self.columns)
+
+    def forget(self, groups: pa.Table, context: Context) -> None:
+        state = self._state(context)
+        stored = state.load(groups.column(KEY_HASH).to_numpy())
+        others = self._numbers(groups, stored) >= groups.num_rows
+        state.replace(stored.filter(pa.array(others)))
+        state.flush()
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _without_reading(self, stored: StoredGroups, changed: Changed) -> tuple[pa.Table, Flags]:
+        """The columns of all groups as far as they are known without stored rows, and flags of the groups for which
+        that is correct."""
+        come = changed.rows if changed.gone is None else changed.rows.filter(pa.array(~changed.gone))
+        groups_of_rows = changed.groups if changed.gone is None else changed.groups[~changed.gone]
+        results = self._totals.merged(
+            stored, self._totals.lifted(come, None, groups_of_rows, changed.count), changed.count
+        )
+        if changed.gone is None:
+            return results, np.ones(changed.count, np.bool_)
+        gone = self._totals.lifted(
+            changed.rows.filter(pa.array(changed.gone)), None, changed.groups[changed.gone], changed.count
+        )
+        survives = self.aggregates.survives(*(self._totals.own(columns) for columns in (results, gone)))
+        survives |= np.bincount(changed.groups[changed.gone], minlength=changed.count) == 0
+        return results, survives
+
+    def _counts(self, stored: StoredGroups, changed: Changed) -> tuple[np.ndarray, np.ndarray]:
+        kept, there = (
+            np.bincount(changed.groups, signs, changed.count).astype(np.int64) for signs in (None, changed.signs)
+        )
+        for counts, name in ((kept, _KEPT), (there, _THERE)):
+            counts[stored.groups] += stored.rows.column(f"{self.name}{name}").to_numpy()
+        return kept, there
+
+    # --- rows ---------------------------------------------------------------------------------------------------
+
+    def _read(self, state: KeyedState, changed: Changed, read: Flags) -> tuple[pa.Table, Indices]:
+        """The current rows of some groups, in order of arrival, and the group of each; they replace the stored rows."""
+        stored = state.load(changed.keys.column(KEY_HASH).to_numpy()[read])
+        of_known = self._numbers(changed.keys, stored)
+        own = of_known < changed.count
+        own[own] = read[of_known[own]]
+        chosen = read[changed.groups]
+        rows = pa.concat_tables([stored.filter(pa.array(own)), self._stored(changed, chosen)])
+        groups = np.concatenate([of_known[own], changed.groups[chosen]])
+        there = self._there(rows)
+        rows, groups = rows.filter(pa.array(there)), groups[there]
+        state.replace(pa.concat_tables([stored.filter(pa.array(~own)), rows]))
+        return rows, groups
+
+    def _there(self, rows: pa.Table) -> Flags:
+        """True for rows that were inserted and not retracted."""
+        come: Flags = rows.column(_SIGN).to_numpy() > 0
+        if come.all():
+            return come
+        ids = dense_ids(rows, [*self.keys.names, *self.aggregates.input.names]).ids
+        gone = np.bincount(ids[~come], minlength=int(ids.max()) + 1)
+        come[come] = ~within(ids[come], gone)
+        return come
+
+    def _numbers(self, groups: pa.Table, rows: pa.Table) -> Indices:
+        """The group of each row, and numbers above for rows of others."""
+        names = self.keys.names
+        combined = pa.concat_tables([groups.select([KEY_HASH, *names]), rows.select([KEY_HASH, *names])])
+        numbers: Indices = dense_ids(combined, names or [KEY_HASH]).ids[groups.num_rows :]
+        return numbers
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, self.name, self._schema)
+
+    def _stored(self, changed: Changed, chosen: Flags) -> pa.Table:
+        rows = changed.rows.select(self._schema.names[:-1]).filter(pa.array(chosen))
+        return rows.append_column(_SIGN, pa.array(changed.signs[chosen])).cast(self._schema)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([(KEY_HASH, pa.int64()), *self.keys, *self.aggregates.input, (_SIGN, pa.int64())])
+
+    @cached_property
+    def _totals(self) -> Totals:
+        return Totals(self.aggregates, f"{self.name}_total")
+
+
+def _replaced(columns: pa.Table, others: pa.Table, rows: Indices) -> pa.Table:
+    """The columns, with the given ``rows`` replaced by those of ``others``."""
+    chosen = np.arange(columns.num_rows)
+    chosen[rows] += columns.num_rows
+    return pa.concat_tables([columns, others]).take(pa.array(chosen))
+
+
+# --- COUNT, SUM and AVG of DISTINCT values: each value of a group is stored once ------------------------------
+# The cost of a micro-batch depends on its own values, not on the size of the group. As in Flink, with a time to live
+# each value expires on its own.
+
+
+_TIMES = "__times"
+"""BIGINT column of stored values: the number of rows of the group with the value. Only where rows may be retracted."""
+
+
+@dataclass(frozen=True)
+class DistinctValues(AggregateStrategy):
+    """Computes calls over the distinct ``values`` of rows for which ``filter`` is true. ``totals`` are the calls
+    without DISTINCT. ``updates``: rows may be retracted."""
+
+    name: str
+    keys: pa.Schema
+    values: pa.Schema
+    filter: str | None
+    totals: Totals
+    updates: bool
+    living: TimeToLive
+
+    @property
+    def columns(self) -> pa.Schema:
+        return self.totals.columns
+
+    @property
+    def results(self) -> pa.Schema:
+        return self.totals.results
+
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        come, left = self._changes(changed, context)
+        rows = pa.concat_tables([come.rows, left.rows])
+        gone = np.repeat([False, True], [len(come.groups), len(left.groups)]) if len(left.groups) else None
+        groups = np.concatenate([come.groups, left.groups])
+        lifted = self.totals.lifted(rows, gone, groups, changed.count)
+        return self.totals.merged(stored, lifted, changed.count)
+
+    def finish(self, columns: pa.Table) -> pa.Table:
+        return self.totals.finish(columns)
+
+    def drop(self, context: Context) -> None:
+        """Drops values whose time to live has passed."""
+        state = self._state(context)
+        self.living.due(state, context)
+        state.flush()
+
+    def wakes(self, context: Context) -> int:
+        """The time of the next ``drop``; END_OF_TIME for never."""
+        return self.living.wakes(self._state(context), context)
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def _changes(self, changed: Changed, context: Context) -> tuple[StoredGroups, StoredGroups]:
+        """The values that the changes add to groups, and those that they remove."""
+        rows, groups, times = self._net(changed)
+        hashed = _hashes(changed.keys.column(KEY_HASH).to_numpy()[groups], rows)
+        state = self._state(context)
+        stored = state.load(hashed)
+        table = self._stored(changed.keys, rows, groups, hashed, times, context)
+        stored_row = places(table, stored, [*self.keys.names, *self.values.names])
+        had = np.zeros(len(times), np.int64)
+        was = stored_row >= 0
+        had[was] = stored.column(_TIMES).to_numpy()[stored_row[was]] if self.updates else 1
+        now = np.maximum(had + times, 0)
+        self._keep(state, stored, table, stored_row, now)
+        come, left = (
+            StoredGroups(rows.filter(pa.array(flags)), groups[flags])
+            for flags in ((had == 0) & (now > 0), (had > 0) & (now == 0))
+        )
+        return come, left
+
+    def _net(self, changed: Changed) -> tuple[pa.Table, Indices, np.ndarray]:
+        """Each value of each group once, and how many rows more have it now."""
+        chosen = self._chosen(changed.rows)
+        rows = changed.rows.select(self.values.names)
+        groups, signs = changed.groups, changed.signs
+        if not chosen.all():
+            rows, groups, signs = rows.filter(pa.array(chosen)), groups[chosen], signs[chosen]
+        numbered = rows.append_column("", pa.array(groups))
+        ids = dense_ids(numbered, numbered.column_names)
+        times = np.bincount(ids.ids, signs, ids.count).astype(np.int64)
+        return rows.take(pa.array(ids.first)).cast(self.values), groups[ids.first], times
+
+    def _chosen(self, rows: pa.Table) -> Flags:
+        """True for rows that count: FILTER holds, and no argument is NULL."""
+        conditions = [pc.is_valid(rows.column(name)) for name in self.values.names]
+        if self.filter is not None:
+            conditions.append(pc.fill_null(rows.column(self.filter), False))
+        return np.asarray(np.logical_and.reduce([np.asarray(c.to_numpy(), np.bool_) for c in conditions]))
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _keep(self, state: KeyedState, stored: pa.Table, table: pa.Table, stored_row: Indices, now: np.ndarray) -> None:
+        kept = now > 0
+        if not self.updates and not self.living.ttl:
+            state.append(table.filter(pa.array(kept & (stored_row < 0))))
+        else:
+            others = np.ones(stored.num_rows, np.bool_)
+            others[stored_row[stored_row >= 0]] = False
+            if self.updates:
+                number = table.schema.get_field_index(_TIMES)
+                table = table.set_column(number, table.schema.field(number), pa.array(now))
+            state.replace(pa.concat_tables([stored.filter(pa.array(others)), table.filter(pa.array(kept))]))
+        state.flush()
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, self.name, self._schema)
+
+    def _stored(
+        self, keys: pa.Table, rows: pa.Table, groups: Indices, hashed: np.ndarray, times: np.ndarray, context: Context
+    ) -> pa.Table:
+        of_group = keys.select(self.keys.names).take(pa.array(groups)).columns
+        own = [pa.array(times)] if self.updates else []
+        columns = [pa.array(hashed), *of_group, *rows.columns, *own, *self.living.timers(rows.num_rows, context)]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        own = [(_TIMES, pa.int64())] if self.updates else []
+        return pa.schema([(KEY_HASH, pa.int64()), *self.keys, *self.values, *own, *self.living.timer])
+
+
+def _hashes(of_keys: np.ndarray, rows: pa.Table) -> np.ndarray:
+    """int64: hashes of keys and values together, for types that have hashes; otherwise only of keys."""
+    columns = [pa.chunked_array([pa.array(of_keys)])]
+    for column in rows.columns:
+        kind = column.type
+        if kinds.is_floating(kind):
+            values = pc.add(column.cast(pa.float64()), 0.0)
+            columns.append(pc.if_else(pc.is_nan(values), 0.0, values))
+        elif _has_hash(kind):
+            columns.append(column)
+    return hash_of_values(columns, rows.num_rows)
+
+
+def _has_hash(kind: pa.DataType) -> bool:
+    plain = kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind) or kinds.is_timestamp(kind)
+    return bool(plain or kinds.is_date32(kind) or kind in (pa.string(), pa.binary()))

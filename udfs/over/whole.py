@@ -1,0 +1,160 @@
+"""OVER over all rows of a key at once: the rows in their order, and the results of functions over their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.over.frames import Frame
+from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Placed, Shifted
+from sqlstream.udfs.over.line import Indices, Line
+from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
+from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
+
+
+def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, Line, Indices]:
+    """The rows by key, in the order of their appearance, and in the order within each; and where each of them was."""
+    ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
+    sorted_rows = in_order(ids, ranked)
+    rows = rows.take(pa.array(sorted_rows)).combine_chunks()
+    return rows, RankedLine.of(rows, ids[sorted_rows], [key[sorted_rows] for key in ranked], order), sorted_rows
+
+
+@dataclass(frozen=True)
+class WholeKeys:
+    """Computes ``functions`` over rows with the columns of ``input``, among which are all rows of each key."""
+
+    input: pa.Schema
+    functions: tuple[OverFunction, ...]
+
+    def results(self, rows: pa.Table, line: Line) -> pa.Table:
+        """A column per function, for all rows of the line."""
+        if not rows.num_rows:
+            return self._schema.empty_table()
+        aggregated: dict[str, pa.Array] = {}
+        for frame, aggregates in self._aggregates.items():
+            of_frame = _of_frame(rows, line, frame, aggregates)
+            aggregated.update((name, of_frame.column(name).combine_chunks()) for name in of_frame.column_names)
+        columns = [
+            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, line) for f in self.functions
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([function.field for function in self.functions])
+
+    @cached_property
+    def _aggregates(self) -> dict[Frame, Aggregates]:
+        frames = dict.fromkeys(f.frame for f in self.functions if isinstance(f, Aggregated))
+        calls = {
+            frame: tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame == frame)
+            for frame in frames
+        }
+        return {frame: Aggregates(of_frame, self.input) for frame, of_frame in calls.items()}
+
+
+def _of_frame(rows: pa.Table, line: Line, frame: Frame, aggregates: Aggregates) -> pa.Table:
+    """The aggregates of the frame of each row."""
+    count = len(line)
+    partial = aggregates.lift(rows, np.arange(count), count)
+    start, stop = frame.bounds(line)
+    filled = np.flatnonzero(stop > start)
+    merged = merge_ranges(aggregates, partial, line.key, Ranges(start[filled], stop[filled]))
+    if len(filled) < count:
+        merged = aggregates.merge(merged, filled, count)
+    return aggregates.finish(merged)
+
+
+def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: Line) -> pa.Array:
+    """The results of a function that is no aggregate."""
+    match function:
+        case Numbered():
+            nothing = np.zeros(len(line), np.int64)
+            return function.values(line, nothing, nothing)
+        case Placed():
+            return function.values(line)
+        case Shifted():
+            return function.values(line, rows)
+        case Nth():
+            return function.values(function.frame.bounds(line), rows)
+
+
+# --- rows ordered by anything but time: the rank of a row takes the place of its time -------------------------
+
+
+_DAY_MICROS = 86_400_000_000
+
+
+class RankedLine(Line):
+    """A line of rows in any order. ``time`` is the rank of each row, equal for peers. ``values``: the values of the
+    only ORDER BY column, for distances: numbers, or times in microseconds; None if there is not exactly one column."""
+
+    def __init__(self, key: Indices, rank: Indices, values: pa.Array | None, descending: bool) -> None:
+        super().__init__(key, rank)
+        self._values = values
+        self._descending = descending
+
+    @classmethod
+    def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedLine:
+        """The line of rows that are sorted by id, then by ``keys``, the ``order`` as numbers."""
+        begins = np.ones(len(ids), np.bool_)
+        begins[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in (ids, *keys)])
+        values = rows.column(order[0].column).combine_chunks() if len(order) == 1 else None
+        return cls(ids, np.cumsum(begins), values, len(order) == 1 and order[0].descending)
+
+    def at(self, offset: int, side: str) -> Indices:
+        """For each row the position, among the rows of its key, of the value ``offset`` after its own, in the direction
+        of the order. NULLs have distance 0 from each other, and none from values."""
+        if len(self.key) == 0:
+            return np.zeros(0, np.int64)
+        values, is_null = self._numbers
+        asked = _moved(values, offset)
+        _, ranks = np.unique(np.concatenate((values, asked)), return_inverse=True)
+        codes, wanted = np.split(ranks.astype(np.int64) + 1, 2)
+        width = 2 * len(self.key) + 2
+        outside = np.where(self._nulls_lead, 0, width - 1)
+        codes, wanted = np.where(is_null, outside, codes), np.where(is_null, outside, wanted)
+        positions = np.searchsorted(
+            self.key * width + codes, self.key * width + wanted, side="left" if side == "left" else "right"
+        )
+        return np.clip(positions, self.first, self.end)
+
+    @cached_property
+    def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values as numbers that ascend along the line, and where they are NULL."""
+        assert self._values is not None, "distances are those of one column"
+        values = self._values
+        if pa.types.is_date32(values.type):
+            numbers = np.asarray(values.cast(pa.int32()).cast(pa.int64()).fill_null(0)) * _DAY_MICROS
+        elif pa.types.is_floating(values.type):
+            floats = np.asarray(values.cast(pa.float64()).fill_null(0.0))
+            floats = np.where(np.isnan(floats), np.inf, floats)  # the greatest of numbers, in either direction
+            return -floats if self._descending else floats, np.asarray(values.is_null())
+        else:
+            numbers = np.asarray(values.cast(pa.int64()).fill_null(0))
+        return ~numbers if self._descending else numbers, np.asarray(values.is_null())
+
+    @cached_property
+    def _nulls_lead(self) -> np.ndarray:
+        """True for rows of keys whose NULLs come first."""
+        is_null = self._numbers[1]
+        leads: np.ndarray = is_null[self.first]
+        return leads
+
+
+def _moved(values: np.ndarray, offset: int) -> np.ndarray:
+    """Values at a distance; whole numbers stop at the ends of int64."""
+    if values.dtype == np.float64:
+        moved: np.ndarray = values + offset
+        return moved
+    ends = np.iinfo(np.int64)
+    if offset >= 0:
+        return np.asarray(np.minimum(values, ends.max - offset) + offset)
+    return np.asarray(np.maximum(values, ends.min - offset) + offset)

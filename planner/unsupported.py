@@ -46,7 +46,10 @@ FEATURES: dict[str, Unsupported] = {
         "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
-        "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
+        "SS304",
+        "frames of GROUPS",
+        "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING.",
+        "Neither Flink nor Spark has them.",
     ),
     "over function": Unsupported(
         "SS304",
@@ -57,6 +60,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS308",
         "subqueries in this place",
         "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
+    ),
+    "array subquery": Unsupported(
+        "SS308",
+        "subqueries in ARRAY",
+        "Write (SELECT ARRAY_AGG(x) FROM …), which is NULL without rows.",
+        "Neither Flink nor Spark has them.",
     ),
     "correlated subquery": Unsupported(
         "SS308",

@@ -257,7 +257,7 @@ class Subqueries:
         return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
 
     def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery behind LATERAL, and the names of its columns."""
+        """The rows of a subquery after LATERAL, and the names of its columns."""
         return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(

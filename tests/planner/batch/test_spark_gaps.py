@@ -115,5 +115,5 @@ def test_what_no_mode_executes_is_refused_with_its_place(session: Session, text:
 def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> None:
     text = "SELECT a FROM t"
     for level in range(60):  # each level would double the time
-        text = f"SELECT a FROM ({text} WHERE a > (SELECT MAX(b) FROM u)) AS q{level} GROUP BY a"
+        text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
     assert text_for_spark(session, text) is not None

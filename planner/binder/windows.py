@@ -20,7 +20,9 @@ from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, readable, text_ms, whole_ms
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import AssignTime, Project, Scan
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, Union
+from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.suggestions import did_you_mean
@@ -63,6 +65,42 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
     lost = any(isinstance(n, AssignTime) for n in scope.node.walk())
     detail = "A time attribute may be renamed; any other expression of it is an ordinary column." if lost else None
     raise bind_error("SS210", message, column, _attributes(scope) or _watermark_hint(name, scope), detail)
+
+
+def with_times_of_distinct(scope: Scope) -> Scope:
+    """The scope in which distinct rows keep their event times: from rows that are only added they are added only, too,
+    each when it comes first."""
+    node = _with_times(scope.node)
+    return scope if node is scope.node else scope.over(node)
+
+
+def _with_times(node: Node) -> Node:
+    match node:
+        case GroupAggregate(aggregates=(), grouping_sets=None) if node.input.changelog_mode == APPEND_ONLY:
+            return _distinct_in_time(node, _with_times(node.input))
+        case Project():
+            below = _with_times(node.input)
+            if below is node.input:
+                return node
+            times = {f.name: f.time for f in below.schema}
+            named = {i.name: i.expression.name for i in node.items if isinstance(i.expression, exp.Column)}
+            items = (replace(i, time=times[named[i.name]]) if i.name in named else i for i in node.items)
+            return Project(below, tuple(items))
+        case Filter() | Union():
+            inputs = tuple(map(_with_times, node.inputs))
+            changed = any(one is not other for one, other in zip(inputs, node.inputs, strict=True))
+            agree = len({tuple(field.time for field in below.schema) for below in inputs}) == 1
+            return node.with_inputs(inputs) if changed and agree else node
+    return node
+
+
+def _distinct_in_time(node: GroupAggregate, below: Node) -> Node:
+    fields = {f.name: f for f in below.schema}
+    time = next((key for key in node.keys if fields[key].time is TimeDomain.EVENT), None)
+    if time is None:
+        return node
+    rows = Project(below, tuple(fields[key].as_item for key in node.keys))
+    return Deduplicate(rows, node.keys, time, TimeDomain.PROCESSING, last=False, ttl_ms=node.ttl_ms)
 
 
 def _lost_in(node: Node, name: str) -> RegularJoin | None:
@@ -189,6 +227,8 @@ def window_function(function: TableFunction, context: Context, bind_source: Call
     data = arguments["DATA"].value
     assert isinstance(data, TableArgument)
     scope = bind_source(data.source)
+    if "TIMECOL" in arguments:
+        scope = with_times_of_distinct(scope)
     if data.order_by:
         context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {kind}.")
     window = window_of_measures(kind, measures_of(arguments), function.span, WindowInput(scope, context))

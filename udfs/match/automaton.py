@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the planner makes automata, and does without numpy
     import numpy as np
@@ -71,9 +71,8 @@ class Automaton:
     @cached_property
     def reachable(self) -> Flags:
         """For each place and variable, whether a row after the place may be mapped to the variable."""
-        import numpy as np  # which the planner does without
-
-        reachable = np.zeros((len(self.variables), len(self.names)), np.bool_)
+        np = _numpy()
+        reachable: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
             reachable[place, [self.variable_of[p] for p in self._places_after(place)]] = True
         return reachable
@@ -108,9 +107,15 @@ class Automaton:
 
 
 def _indices(values: Iterable[int]) -> Indices:
-    import numpy as np  # which the planner does without
+    np = _numpy()
+    indices: Indices = np.fromiter(values, np.int64)
+    return indices
 
-    return np.fromiter(values, np.int64)
+
+def _numpy() -> Any:
+    import numpy  # which the planner, who knows the automaton, does without
+
+    return numpy
 
 
 # --- AFTER MATCH SKIP: where the next match may begin ---------------------------------------------------------

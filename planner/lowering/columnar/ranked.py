@@ -107,6 +107,9 @@ def ranked_input(
     return RankedInput(rows, fields, own_names, InputField(time, micros=True) if time is not None else None)
 
 
+_CLOSES = "__closes"
+
+
 # --- deduplicate ----------------------------------------------------------------------------------------------
 
 
@@ -115,7 +118,8 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
-    ranked = ranked_input(node, node.keys, below, time=time, came_at=clock)
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
+    ranked = ranked_input(node, node.keys, below, closes, time=time, came_at=clock)
     kernel = DeduplicateKernel(
         ranked.schema,
         ranked.keys,
@@ -124,6 +128,7 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
         node.last,
         before=not step.drops_before,
         ttl=node.ttl_ms * 1000,
+        closes=_CLOSES if node.closes is not None else None,
     )
     return ranked.results(ranked.emitted(kernel, step, context))
 
@@ -131,7 +136,6 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
 # --- Top-N ----------------------------------------------------------------------------------------------------
 
 
-_CLOSES = "__closes"
 _NUMBER = "__number"
 
 

@@ -39,7 +39,7 @@ NO_ALIAS = AFTER_RELATIONS | {
 
 @dataclass(frozen=True)
 class Derived:
-    """``ctes``: the text of each query of WITH that ends before or behind the cursor, by name, with the names of its
+    """``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
     columns. ``items``: what stands in FROM of the query around the cursor, by alias, as a text. ``tables``: those that
     calls in FROM name."""
 
@@ -357,7 +357,7 @@ class Scope:
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """That of the query which holds the word number ``at``, behind the cursor too. The words are of ``text``."""
+        """That of the query which holds the word number ``at``, after the cursor too. The words are of ``text``."""
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip

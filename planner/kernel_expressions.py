@@ -235,8 +235,8 @@ class MatchOperand:
     fields of the input.
 
     ``variable`` None: of all rows. A value of a ROW is in the last or first row of the variable, or ``offset`` of its
-    rows away from there, and ``shift`` rows behind that; with ``current`` in the row that is about to be mapped.
-    ``absent``: the value where there is no such row, NULL if None. ``running``: what comes behind a row does not count.
+    rows away from there, and ``shift`` rows after that; with ``current`` in the row that is about to be mapped.
+    ``absent``: the value where there is no such row, NULL if None. ``running``: what comes after a row does not count.
     """
 
     item: Item

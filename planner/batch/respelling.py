@@ -1,4 +1,4 @@
-"""What our dialect spells otherwise than Spark SQL, or means otherwise, in whole queries.
+"""Rewrites whole queries where the dialect differs from Spark SQL in spelling or meaning.
 
 The binder does the same for streams, expression by expression, with the types of their columns; here only Spark knows
 these, but for columns of tables whose name stands for nothing else.
@@ -365,7 +365,7 @@ class _Respelling:
         cases = [] if self._memberships.is_condition(node) else self._memberships.unknown(node, query)
         rows = self.of(query)
         if isinstance(query, exp.Values):
-            # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
+            # Spark takes VALUES after IN for a function, and so FROM ( … ) without a name after it.
             rows = exp.select("*").from_(exp.alias_(rows, "listed", table=True))
         membership = exp.In(this=self.of(node.this), query=_in_parentheses(rows))
         return with_unknown(membership, cases) if cases else membership
@@ -395,7 +395,7 @@ class _Respelling:
         return copy if child is inner else self.of(child)
 
     def _join(self, join: exp.Join) -> exp.Expr:
-        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL, ASOF JOIN as a subquery behind it."""
+        """UNNEST and LATERAL TABLE as a generator of Spark's after LATERAL, ASOF JOIN as a subquery after it."""
         if is_asof(join):
             return self._asof(join)
         right = join.this

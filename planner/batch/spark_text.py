@@ -184,7 +184,7 @@ _PRESERVED = ("", "LEFT")
 def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
     """Conjuncts of WHERE over columns of the table alone, which Spark calls ``name``, where the query names it once.
 
-    UNSAFE behind an outer join that fills the table's columns with NULL: WHERE sees these.
+    UNSAFE after an outer join that fills the table's columns with NULL: WHERE sees these.
     """
     named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
@@ -303,7 +303,7 @@ class _SparkSql(WithTimeGenerator):
     """What Spark 4 has itself is not written in other words."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
-    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma after the rows would go on with them
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select
     }

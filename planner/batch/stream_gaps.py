@@ -461,7 +461,7 @@ def _windows(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _specification(window: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The parentheses behind OVER, or those that WINDOW defines under a name."""
+    """The parentheses after OVER, or those that WINDOW defines under a name."""
     alias = window.args.get("alias")
     if alias is None:
         return window

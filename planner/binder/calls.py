@@ -165,7 +165,7 @@ _ORDERED_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"
 
 
 def check_aggregate_order(call: exp.Expr, context: Context) -> None:
-    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP behind it."""
+    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP after it."""
     if call.find(exp.WithinGroup) is None:
         return
     parts = call_parts(as_expression(call))

@@ -42,7 +42,7 @@ def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
+    """The blobs after ``withWatermark``, and those of control rows for a key group, which reads them not.
 
     Spark looks for new data from left to right: it never sees a control row without the rows written before.
     """

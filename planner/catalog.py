@@ -1,4 +1,4 @@
-"""What the planner knows of tables, views and functions: frozen definitions and the protocol that serves them.
+"""Tables, views and functions for the planner: frozen definitions, and the protocol of the catalog that serves them.
 
 The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 """
@@ -94,8 +94,8 @@ class Watermark:
 @dataclass(frozen=True)
 class Table:
     """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
-    its connector reads it and does not look up rows in it. ``distributed``: it says how its rows go to buckets.
-    ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
+    its connector reads it and does not look up rows in it. ``distributed``: it declares how rows are distributed to
+    buckets. ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
 
     name: str
     columns: tuple[Column, ...]

@@ -92,7 +92,7 @@ class Node:
     @property
     @cached_per_node
     def operator_count(self) -> int:
-        """The number of nodes of the plan; a node that stands in several places counts in each."""
+        """The number of nodes of the plan; a node that is used in several places counts in each."""
         return 1 + sum(child.operator_count for child in self.inputs)
 
     # --- rows: keys, order, windows, time ---------------------------------------------------------------------

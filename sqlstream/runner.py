@@ -108,6 +108,10 @@ class Runner:
         """What runs of a plan that has no checkpoint yet."""
         return self._session_jobs.physical(plan, workspace, sources)
 
+    def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
+        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        return self._session_jobs.explained_by_spark(plan, workspace)
+
     def close(self) -> None:
         """Stop the jobs and remove the folders of the session."""
         for job in self.jobs:

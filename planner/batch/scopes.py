@@ -245,7 +245,7 @@ def _bounds_times(conditions: Sequence[exp.Expr], scope: Scope) -> bool:
 
 
 def steps_of(*owners: exp.Expr) -> list[exp.Expr]:
-    """The joins and lateral views behind the first table of FROM."""
+    """The joins and lateral views after the first table of FROM."""
     return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
 
 

@@ -91,6 +91,10 @@ def is_whole_number(value: object) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
+WRITTEN_NAME = "written_name"
+"""Metadata of a bound column: what the query calls it, which is another name than its field's where two are alike."""
+
+
 @dataclass(frozen=True)
 class _Binder:
     """``inside`` is the name of the aggregate around the expression, None outside of aggregates."""
@@ -137,6 +141,7 @@ class _Binder:
         span = span_of(node)
         if span is not None:
             mark(as_expression(resolved), span.start, span.end)
+        resolved.meta[WRITTEN_NAME] = ".".join(part.name for part in node.parts)
         return resolved
 
     def _names_column(self, name: str) -> bool:
@@ -211,6 +216,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
+        case exp.Query() if isinstance(node.parent, exp.Array):
+            return "array subquery"
         case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):

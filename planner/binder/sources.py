@@ -319,7 +319,7 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
 
 
 def _refuse_hint(source: exp.Expr, clauses: TableClauses, context: Context) -> None:
-    """Refuse a hint behind anything that is no table of the catalog."""
+    """Refuse a hint after anything that is no table of the catalog."""
     if clauses.hint is None:
         return
     name = ".".join(p.name for p in source.parts) if isinstance(source, exp.Table) else ""

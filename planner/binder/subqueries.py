@@ -233,7 +233,7 @@ class Subqueries:
         if rows.read.default is None:
             return self._left_joined(scope, rows, rows.all(), node), value
         kind, default = rows.values[0].type, rows.read.default
-        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone tells no type
+        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone has no type
             default = exp.cast(default, kind.to_sqlglot())
         value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
         return self._left_joined(scope, rows, rows.with_there(), node), exp.Paren(this=value)
@@ -257,7 +257,7 @@ class Subqueries:
         return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
 
     def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery behind LATERAL, and the names of its columns."""
+        """The rows of a subquery after LATERAL, and the names of its columns."""
         return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(

@@ -240,15 +240,15 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
     """The first of the chunks that are merged into one; the number of chunks if none are."""
-    chunks, behind = bucket.chunks, 0
+    chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
-        if number < last and size < (max(FACTOR * behind, SMALL) if number else FACTOR * behind):
+        if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
-        behind += size
+        rows_after += size
     first = min(first, bucket.stored)
     return len(chunks) if first == last < bucket.stored else first
 

@@ -31,7 +31,7 @@ from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
 from sqlstream.planner.node import Node
@@ -248,6 +248,11 @@ class SessionJobs:
         settings = workspace.settings
         key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
         return JobRuntime(spark, sources, control, key_groups)
+
+    def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
+        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        runtime = self.runtime(workspace)
+        return explain_spark(self.physical(plan, workspace, runtime.sources), runtime)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """What runs of a plan that has no checkpoint yet."""

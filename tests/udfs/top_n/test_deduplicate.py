@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain
+from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
@@ -134,3 +135,57 @@ def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) 
         now += passed
         kernel.batch(rows(*item), processing_time=now)
         assert sorted(map(repr, came(kernel))) == sorted(map(repr, expected))
+
+
+# --- distinct rows below windows --------------------------------------------------------------------------------
+
+DISTINCT = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.int64()), ("closes", pa.int64())])
+
+
+def distinct(**options: Any) -> KernelHarness:
+    kernel = DeduplicateKernel(DISTINCT, ("k", "ts"), ("k", "ts"), None, last=False, closes="closes")
+    return KernelHarness(kernel, DISTINCT, ["k", "ts"], **options)
+
+
+def stored(kernel: KernelHarness) -> int:
+    assert isinstance(kernel.kernel, DeduplicateKernel)
+    return sum(KeyedState(store, "rows", kernel.kernel._stored).load_all().num_rows for store in kernel.stores)
+
+
+def test_distinct_rows_are_forgotten_when_their_windows_close():
+    kernel = distinct()
+    kernel.rows([{KEY_HASH: None, "k": "a", "ts": ts, "closes": ts + 10} for ts in (1, 2, 1)])
+    kernel.watermark(11)
+    assert (kernel.next_timer(Domain.EVENT), stored(kernel)) == (12, 1)
+    kernel.rows([{KEY_HASH: None, "k": "a", "ts": ts, "closes": ts + 10} for ts in (1, 2, 3)])
+    assert [(row["k"], row["ts"]) for row in kernel.output()] == [("a", 1), ("a", 2), ("a", 1), ("a", 3)]
+    kernel.finish()
+    assert stored(kernel) == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.one_of(st.none(), st.sampled_from("ab")), st.integers(0, 30)), max_size=8),
+            st.integers(0, 12),
+        ),
+        max_size=8,
+    ),
+    groups=st.integers(1, 3),
+    cut=st.integers(1, 15),
+    restarts=st.booleans(),
+)
+def test_each_distinct_row_comes_once_for_each_open_window(steps, groups, cut, restarts) -> None:
+    kernel = distinct(groups=groups, arrow_rows=cut, restarts=restarts)
+    known, watermark = set[tuple[str | None, int]](), -1
+    for item, passed in steps:
+        kernel.rows([{KEY_HASH: None, "k": k, "ts": ts, "closes": ts + 10} for k, ts in item])
+        emitted = [(row["k"], row["ts"]) for row in kernel.output()]
+        is_open = {row for row in item if row[1] + 10 > watermark}
+        assert sorted(map(repr, (row for row in emitted if row in is_open))) == sorted(map(repr, is_open - known))
+        assert {row for row in emitted if row not in is_open} == set(item) - is_open
+        known |= is_open
+        watermark += passed
+        kernel.watermark(watermark)
+        assert stored(kernel) == len({row for row in known if row[1] + 10 > watermark})

@@ -51,7 +51,8 @@ class Column:
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
     ``virtual``: a metadata column that is never written.
-    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
+    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one, and
+    ``precision`` the p of ``TIMESTAMP(p)``.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Column:
     comment: str | None = None
     declared: str | None = None
     virtual: bool = False
+    precision: int | None = field(default=None, compare=False)
 
     @property
     def physical(self) -> bool:

@@ -31,7 +31,7 @@ class _Words:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A physical column with PRIMARY KEY behind its type."""
+    """A physical column with PRIMARY KEY after its type."""
 
     column: n.PhysicalColumn
 
@@ -247,7 +247,7 @@ _FIRST = n.PlacedElement(n.NamedColumn(""), first=True)
 
 
 def _with_keys(elements: tuple[Any, ...]) -> tuple[n.PlacedElement, ...]:
-    """The elements, with the keys that stand behind types as elements of their own."""
+    """The elements, with the keys that stand after types as elements of their own."""
     return tuple(
         item if isinstance(item, n.PlacedElement) else n.PlacedElement(item, span=item.span)
         for group in elements

@@ -105,7 +105,7 @@ OF_PAIRS = frozenset({"JSON_OBJECT", "JSON_OBJECTAGG"})
 OF_A_PATH = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"})
 JSON_CALLS = OF_PAIRS | OF_A_PATH | {"JSON_ARRAY", "JSON_ARRAYAGG"}
 KINDS = frozenset({"VALUE", "SCALAR", "ARRAY", "OBJECT"})
-"""What a text may be asked for behind IS JSON."""
+"""What a text may be asked for after IS JSON."""
 
 _BEHAVIOURS = {
     "JSON_VALUE": frozenset({"NULL", "ERROR", "DEFAULT"}),
@@ -268,7 +268,7 @@ class JsonParser(StrictParser):
         return value
 
     def _path_follows(self) -> bool:
-        """A colon and a name, right behind the value: ``:name`` behind a space is a parameter."""
+        """A colon and a name, right after the value: ``:name`` after a space is a parameter."""
         colon, name = self._curr, self._next
         if colon.token_type != TokenType.COLON or not self._prev or colon.start != self._prev.end + 1:
             return False
@@ -313,7 +313,7 @@ def member(name: str) -> str:
 
 
 def steps_behind_colon(path: str) -> str:
-    """The path as it stands behind a colon: ``item.sku``, `` `a b`[0] ``."""
+    """The path as it stands after a colon: ``item.sku``, `` `a b`[0] ``."""
     text = path.removeprefix("$")
     if text.startswith("."):
         return text[1:]
@@ -333,14 +333,14 @@ def json_call_text(call: JsonCall, sql: Any) -> str:
     words = [
         f"RETURNING {sql(returning)}" if (returning := call.args.get("returning")) is not None else "",
         f"WITH {wrapper} ARRAY WRAPPER" if (wrapper := call.args.get("wrapper")) else "",
-        _told(call.args.get("on_empty"), "EMPTY", sql),
-        _told(call.args.get("on_error"), "ERROR", sql),
+        _text_of_case(call.args.get("on_empty"), "EMPTY", sql),
+        _text_of_case(call.args.get("on_error"), "ERROR", sql),
         f"{on_null} ON NULL" if (on_null := call.args.get("on_null")) else "",
     ]
     return " ".join(filter(None, [text, *words]))
 
 
-def _told(behaviour: Any, case: str, sql: Any) -> str:
+def _text_of_case(behaviour: Any, case: str, sql: Any) -> str:
     if behaviour is None:
         return ""
     return f"{behaviour if isinstance(behaviour, str) else f'DEFAULT {sql(behaviour)}'} ON {case}"

@@ -71,7 +71,7 @@ def words(token: Token) -> list[Word]:
 
 
 def parse(source: Source, start: str) -> Tree[Any]:
-    """The tree of the longest text at the source's place that ``start`` derives; the source stands behind it."""
+    """The tree of the longest text at the source's place that ``start`` derives; the source stands after it."""
     automaton = language.tables(start)
     cursor = language.lark_parser().parse_interactive(start=start)
     stack: States = (automaton.start,)
@@ -238,7 +238,7 @@ class ClauseParser(ExpressionParser):
         return TableHint(self._parse_hint(), span=token_span(token))
 
     def query(self) -> Any:
-        """A whole query: set operations and modifiers behind a parenthesis included."""
+        """A whole query: set operations and modifiers after a parenthesis included."""
         parsed = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         return parsed if isinstance(parsed, exp.Select) else self._parse_query_modifiers(parsed)
 

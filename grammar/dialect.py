@@ -48,13 +48,13 @@ def _sign(sign: str, operand: str) -> str:
 
 
 class SqlStreamGenerator(SparkGenerator):
-    """Canonical places: window among the keys or behind them, firing clauses behind HAVING, EMIT last."""
+    """Canonical places: window among the keys or after them, firing clauses after HAVING, EMIT last."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
     SUPPORTS_BETWEEN_FLAGS = True
     TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
-    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma after the rows would go on with them
 
     # Types of other systems, which are refused later, keep their names.
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
@@ -102,7 +102,7 @@ class SqlStreamGenerator(SparkGenerator):
         return self.sep() + printed if isinstance(carrier.this, MatchRecognize) else printed
 
     def clause(self, node: Node | None) -> str:
-        """The clause on its own line when pretty, behind a space otherwise; nothing for None."""
+        """The clause on its own line when pretty, after a space otherwise; nothing for None."""
         return self.seg(self.node(node)) if node is not None else ""
 
     def firing_clauses(self, query: exp.Expr) -> str:

@@ -18,7 +18,7 @@ from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
 from sqlstream.grammar.strict import StrictParser
 from sqlstream.grammar.trees import ROUNDED_TO, RoundedTime, rebalanced
 
-# --- CASE: sqlglot's, made strict, with several values behind one WHEN -------------------------------------------
+# --- CASE: sqlglot's, made strict, with several values after one WHEN -------------------------------------------
 
 
 _ONE_EACH = "Write a WHEN for each value."
@@ -88,7 +88,7 @@ def name_arguments(outermost: exp.Lambda) -> None:
 
 
 def _name_argument(column: exp.Column) -> None:
-    """As sqlglot does: the column, with the members behind it, becomes a name or a chain of dots."""
+    """As sqlglot does: the column, with the members after it, becomes a name or a chain of dots."""
     argument = column.to_dot() if column.table else column.this
     replaced: exp.Expr = column
     while isinstance(replaced.parent, exp.Dot):
@@ -241,7 +241,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return self._marked(lambda: read(alias=alias))
 
     def lambda_of(self, names: list[Any]) -> Any:
-        """The function behind its names, which are looked for once all lambdas inside of each other are read."""
+        """The function after its names, which are looked for once all lambdas inside of each other are read."""
         inside, self._in_lambda = self._in_lambda, True
         try:
             function = self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=names))
@@ -252,7 +252,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return function
 
     def named_argument(self, names: list[Any]) -> Any:
-        """``name => value``, behind the arrow; a text, or several names, is none."""
+        """``name => value``, after the arrow; a text, or several names, is none."""
         if self._tokens[self._index - 2].token_type in _NO_NAMES or not isinstance(names[0], exp.Identifier):
             raise unexpected(self._prev, None, ["RPAR"])
         value = self._parse_disjunction() or self._parse_select()
@@ -263,10 +263,10 @@ class ExpressionParser(CaseParser, JsonParser):
         return self._marked(lambda: read(parse_method))
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
-        """Called right behind a function's closing parenthesis, which ends the function."""
+        """Called right after a function's closing parenthesis, which ends the function."""
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
-            this = self._parse_respect_or_ignore_nulls(this)  # Flink has it before FILTER, Spark behind
+            this = self._parse_respect_or_ignore_nulls(this)  # Flink has it before FILTER, Spark after
         return super()._parse_window(this, alias=alias)
 
     # --- literals ---
@@ -327,7 +327,7 @@ class ExpressionParser(CaseParser, JsonParser):
         """``VALUES 1, 2 AS t(x)`` names the table, not the last value."""
         if self._curr.token_type == TokenType.L_PAREN:
             return super()._parse_value(values)
-        if not values:  # behind DISTINCT ON
+        if not values:  # after DISTINCT ON
             raise self._unexpected("LPAR")
         value = self._parse_disjunction()
         return exp.Tuple(expressions=[value]) if value is not None else None
@@ -357,7 +357,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return False
 
     def rounding(self, name: str) -> exp.Expression:
-        """``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)`` have the unit behind the time."""
+        """``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)`` have the unit after the time."""
         if not self._inside_call("TO"):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
         time = self._parse_disjunction()
@@ -433,7 +433,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return unit
 
     def _after_interval(self) -> Span:
-        """The wrong word behind the interval's value, or the value."""
+        """The wrong word after the interval's value, or the value."""
         return token_span(self._curr if self._curr.token_type == TokenType.VAR else self._prev)
 
 

@@ -1,4 +1,4 @@
-"""What sqlglot passes over is refused: words with nothing behind them, words that change nothing, and other systems'.
+"""What sqlglot passes over is refused: words with nothing after them, words that change nothing, and other systems'.
 
 A text that loses a word means something else than its author thinks: ``LIMIT 5 BY k`` would be ``LIMIT 5``.
 """
@@ -178,7 +178,7 @@ class ForgivenParser(SparkParser):
     def _parse_per(self, this: Any) -> Any:
         return this
 
-    # --- behind SELECT ---
+    # --- after SELECT ---
 
     def _parse_ordered(self, parse_method: Any = None) -> Any:
         begin = self._index + 1

@@ -114,7 +114,7 @@ _WINDOW = 200
 def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs of indices of equal words, both ascending.
 
-    ``difflib`` finds the longest common runs, in quadratic time; so it sees a window at a time, which moves on behind
+    ``difflib`` finds the longest common runs, in quadratic time; so it sees a window at a time, which moves on after
     what is equal anyway. Texts of up to a window are aligned as a whole.
     """
     if max(len(one), len(two)) <= _WINDOW:
@@ -128,7 +128,7 @@ def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
             continue
         matched = [(a + i, b + j) for i, j in _matched(one[a : a + _WINDOW], two[b : b + _WINDOW])]
         rest = max(len(one) - a, len(two) - b) <= _WINDOW
-        # What lies behind the window may fit better to what is in its second half.
+        # What lies after the window may fit better to what is in its second half.
         near = matched if rest else [(i, j) for i, j in matched if max(i - a, j - b) < _WINDOW // 2]
         pairs += near
         if rest:
@@ -152,7 +152,7 @@ _NO_SPACE_BEHIND, _NO_SPACE_BEFORE = "([.", ",;)].("
 
 @dataclass(frozen=True)
 class Comment:
-    """``text`` is as written. ``gap`` is the index of the word behind it, which is the number of words where there is
+    """``text`` is as written. ``gap`` is the index of the word after it, which is the number of words where there is
     none. ``below``: a line break stands between it and the word before it; ``beside``: none between it and the next
     word; ``spaced``: an empty line follows."""
 
@@ -164,7 +164,7 @@ class Comment:
 
     @property
     def to_the_end(self) -> bool:
-        """Everything behind it on its line belongs to it."""
+        """Everything after it on its line belongs to it."""
         return self.text.startswith("--")
 
 
@@ -203,7 +203,7 @@ def _end_of_block(text: str, start: int, end: int) -> int:
 
 
 def _no_hint(comment: str) -> str:
-    """A comment that looks like a hint, but stands where none can, would be one behind another word."""
+    """A comment that looks like a hint, but stands where none can, would be one after another word."""
     if not comment.startswith("/*+"):
         return comment
     inside = comment[2:-2].replace("/*", "/ *")
@@ -247,7 +247,7 @@ class _Places:
         self._texts = written_words
 
     def behind(self, gap: int) -> int | None:
-        """The printed word that a comment in this gap stands behind."""
+        """The printed word that a comment in this gap stands after."""
         index = bisect_left(self._written, gap) - 1
         return self._printed[index] if index >= 0 else None
 
@@ -264,7 +264,7 @@ class _Places:
 
 @dataclass
 class _Slots:
-    """The gaps before each word of the printed text, and one behind the last, with what comes into them."""
+    """The gaps before each word of the printed text, and one after the last, with what comes into them."""
 
     printed: str
     words: Sequence[Token]
@@ -289,7 +289,7 @@ class _Slots:
         return self._lines[bisect_right(self._lines, slot) - 1]
 
     def end_of_line(self, word: int) -> int:
-        """The slot behind the last word on the line."""
+        """The slot after the last word on the line."""
         following = bisect_right(self._lines, word)
         return self._lines[following] if following < len(self._lines) else len(self.words)
 
@@ -397,7 +397,7 @@ def _comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class _Piece:
-    """The tokens of a statement; ``words`` are these and the semicolon behind them."""
+    """The tokens of a statement; ``words`` are these and the semicolon after them."""
 
     tokens: list[Token]
     words: list[Token]

@@ -70,7 +70,7 @@ def clause_field(clause: n.Node) -> str:
     return _FIELDS[type(clause)]
 
 
-# --- table factors: table functions, the clauses behind a table and its alias, hints, time travel ----------------
+# --- table factors: table functions, the clauses after a table and its alias, hints, time travel ----------------
 
 
 WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION", "COUNT_WINDOW"})
@@ -126,7 +126,7 @@ class TableParser(ClauseParser):
         return table
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
-        """``TABLE t`` is all of t; behind it come what a query of a table may have, such as UNION."""
+        """``TABLE t`` is all of t; after it come what a query of a table may have, such as UNION."""
         follows = self._next.token_type
         named = follows == TokenType.IDENTIFIER or (follows in self.ID_VAR_TOKENS and follows != TokenType.DESCRIBE)
         if self._curr.token_type != TokenType.TABLE or not named or self._prev.token_type in _BEFORE_A_TABLE:
@@ -182,7 +182,7 @@ class TableParser(ClauseParser):
                     name.set("alias", exp.to_identifier(name.args["alias"].name, quoted=True))
         return pivot
 
-    # --- clauses behind the table ---
+    # --- clauses after the table ---
 
     def _table_clauses(self, table: exp.Expression) -> None:
         if isinstance(table, exp.Table) and not table.args.get("version"):
@@ -438,7 +438,7 @@ def _star_with_alias(alias: exp.Alias, span: Span) -> SyntaxFailure:
 
 
 def _reached(query: exp.Expr) -> _Last:
-    """The last modifier that the query has already: sqlglot asks twice behind a parenthesis."""
+    """The last modifier that the query has already: sqlglot asks twice after a parenthesis."""
     clauses = clauses_of(query)
     present = [f.name for f in fields(clauses) if f.name != "span" and getattr(clauses, f.name) is not None]
     keys = [*(k for k, v in query.args.items() if v), *present]
@@ -463,7 +463,7 @@ def _lift_window(select: exp.Expr, group: exp.Group) -> None:
 
 
 def _hoist_emit(union: exp.SetOperation) -> None:
-    """EMIT behind the last SELECT belongs to the whole set operation."""
+    """EMIT after the last SELECT belongs to the whole set operation."""
     last = union.expression
     emit = clauses_of(last).emit if isinstance(last, exp.Select) else None
     if emit is None:

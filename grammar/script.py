@@ -107,7 +107,7 @@ def parse_each(text: str) -> Iterator[Written]:
 
 
 def parse_query(text: str) -> exp.Expression:
-    """One query without a statement around it, with or without a semicolon behind it.
+    """One query without a statement around it, with or without a semicolon after it.
 
     :raises ParseError: where the text is not exactly one query.
     """
@@ -144,7 +144,7 @@ def split(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _inside_statement_set(tokens: list[Token]) -> bool:
-    """END right behind a semicolon ends a statement set; one elsewhere is that of a CASE."""
+    """END right after a semicolon ends a statement set; one elsewhere is that of a CASE."""
     words = [t.text.upper() for t in tokens[:12]]
     opened = any(words[i : i + 2] == ["STATEMENT", "SET"] for i in range(len(words)))
     ended = len(words) > 1 and tokens[-1].text.upper() == "END" and tokens[-2].token_type == TokenType.SEMICOLON
@@ -197,7 +197,7 @@ def expected_after(text: str) -> list[str]:
     """Keywords and kinds of things that may follow an unfinished script, sorted.
 
     Keywords are upper-case (``GROUP BY``, ``EMIT``); kinds are in words (``a name``, ``an expression``). Empty inside
-    a string or comment, and behind a mistake.
+    a string or comment, and after a mistake.
     """
     try:
         pieces = list(split(tokenize(text)))

@@ -111,7 +111,7 @@ def _one_predicate(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _enclosed(value: Any) -> Any:
-    """``a IS NULL IS NULL`` is ``(a IS NULL) IS NULL``: Spark takes one predicate behind a value."""
+    """``a IS NULL IS NULL`` is ``(a IS NULL) IS NULL``: Spark takes one predicate after a value."""
     return exp.Paren(this=value) if isinstance(value, _WHOLE_CONDITIONS) else value
 
 
@@ -187,7 +187,7 @@ class StrictParser(ForgivenParser):
         return name
 
     def _parse_column_reference(self) -> Any:
-        """ALL is no column: behind SELECT or inside of a call it would be another word."""
+        """ALL is no column: after SELECT or inside of a call it would be another word."""
         token, before = self._curr, self._prev
         column = super()._parse_column_reference()
         is_all = isinstance(column, exp.Column) and token.token_type == TokenType.ALL
@@ -196,7 +196,7 @@ class StrictParser(ForgivenParser):
         return column
 
     def _parse_table_part(self, schema: bool = False) -> Any:
-        """A name stands before and behind each dot; ``a..b`` is another system's."""
+        """A name stands before and after each dot; ``a..b`` is another system's."""
         behind_dot = self._prev.token_type == TokenType.DOT
         name = None if self._curr.token_type == TokenType.DOT else super()._parse_table_part(schema)
         if name is None and (behind_dot or self._curr.token_type == TokenType.DOT):
@@ -212,7 +212,7 @@ class StrictParser(ForgivenParser):
             return exp.to_identifier(self._prev.text, quoted=False)
         return super()._parse_field(any_token, *args, **kwargs)
 
-    # --- literals and what stands behind them ---
+    # --- literals and what stands after them ---
 
     def _parse_column_ops(self, this: Any) -> Any:
         if isinstance(this, exp.Literal) and self._curr.token_type == TokenType.DOT:
@@ -220,7 +220,7 @@ class StrictParser(ForgivenParser):
             raise failure(f"a {name} has no fields", token_span(self._prev), hint=_NAME if this.is_string else None)
         try:
             return super()._parse_column_ops(this)
-        except InvalidOperation:  # behind a number that begins with a dot, which is none of its own
+        except InvalidOperation:  # after a number that begins with a dot, which is none of its own
             raise failure("this is not a number of the dialect", token_span(self._prev), LITERAL) from None
 
     def _parse_dcolon(self) -> Any:
@@ -348,7 +348,7 @@ class StrictParser(ForgivenParser):
         return field
 
     def _parse_type_size(self) -> Any:
-        """A number and nothing behind it."""
+        """A number and nothing after it."""
         size = self._parse_number()
         return exp.DataTypeParam(this=size) if size is not None else None
 
@@ -445,7 +445,7 @@ class StrictParser(ForgivenParser):
         return lateral
 
     def _parse_group(self, skip_group_by_token: bool = False) -> Any:
-        """WITH ROLLUP and WITH CUBE stand once, behind keys, and last."""
+        """WITH ROLLUP and WITH CUBE stand once, after keys, and last."""
         group = super()._parse_group(skip_group_by_token)
         if group is not None:
             behind = [e for key in ("rollup", "cube") for e in group.args.get(key) or () if not e.expressions]
@@ -495,7 +495,7 @@ class StrictParser(ForgivenParser):
 
 
 def _without_suffixes(tokens: list[Token]) -> list[Token]:
-    """ARRAY behind a type as a plain word: sqlglot reads on behind it, as PostgreSQL does."""
+    """ARRAY after a type as a plain word: sqlglot reads on after it, as PostgreSQL does."""
     if all(token.token_type != TokenType.ARRAY for token in tokens):
         return tokens
     following = [*(token.token_type for token in tokens[1:]), None]
@@ -513,7 +513,7 @@ def _multiset_of(element: exp.Expr) -> exp.DataType:
 
 
 def _check_sizes(kind: exp.DataType, span: Span) -> None:
-    """The numbers in parentheses behind a type: whole ones, and not more than it takes."""
+    """The numbers in parentheses after a type: whole ones, and not more than it takes."""
     sizes = [e for e in kind.expressions if isinstance(e, exp.DataTypeParam)]
     most = _SIZES.get(kind.this, 0)
     if len(sizes) > most:

@@ -31,7 +31,7 @@ def clauses_of(query: exp.Expr) -> StreamClauses:
 
 
 def table_clauses_of(table: exp.Expr) -> TableClauses:
-    """What stands behind a table, subquery, table function or LATERAL. Empty where nothing does."""
+    """What stands after a table, subquery, table function or LATERAL. Empty where nothing does."""
     clauses = _carried(table.args.get(ARG))
     return clauses if isinstance(clauses, TableClauses) else TableClauses()
 

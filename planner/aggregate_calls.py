@@ -17,7 +17,7 @@ from sqlstream.planner.type_inference import call_arguments
 
 NOT_EXECUTED = "SS395"
 
-# The value that these aggregate stands in ORDER BY.
+# These aggregate the value in ORDER BY.
 _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 
@@ -166,9 +166,11 @@ def _arrivals(expression: exp.Expression) -> set[Arrival]:
 
 
 def lists_in_arrival_order(call: exp.Expr) -> str | None:
-    """The name of an aggregate that lists values in the order of arrival; None for others."""
+    """The name of an aggregate that lists values in the order of arrival; None for others, and with ORDER BY."""
     inner = call
     while isinstance(inner, AGGREGATE_WRAPPERS):
+        if isinstance(inner, exp.WithinGroup):
+            return None
         inner = inner.this
     name = spark_name(inner) if isinstance(inner, exp.Func) else None
     aggregate = aggregate_of(name)

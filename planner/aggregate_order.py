@@ -33,7 +33,7 @@ def order_inside(call: exp.Expr) -> exp.Order | None:
 
 
 def with_order_behind(call: exp.Expr) -> exp.Expr:
-    """The call with its ORDER BY in WITHIN GROUP behind it; any other expression itself."""
+    """The call with its ORDER BY in WITHIN GROUP after it; any other expression itself."""
     if order_inside(call) is None or isinstance(call.parent, exp.WithinGroup):
         return call
     plain = call.copy()
@@ -47,7 +47,7 @@ def with_order_behind(call: exp.Expr) -> exp.Expr:
 
 
 def with_orders_behind(query: exp.Expr) -> exp.Expr:
-    """The query with the ORDER BY of each aggregate behind it."""
+    """The query with the ORDER BY of each aggregate after it."""
     if not any(order_inside(node) for node in query.find_all(exp.Func)):
         return query
 

@@ -1,7 +1,7 @@
-"""Changes of rows: which kinds of rows operators take, by which key their results change, and who reads -U.
+"""Changes of rows: which kinds of rows operators accept, by which key their results change, and where -U is needed.
 
 ``Node.changelog_mode`` says which kinds a node emits. The binder refuses inputs whose kinds an operator does not
-take, the physical plan drops -U where nobody above reads it, EXPLAIN CHANGELOG_MODE shows both.
+accept, the physical plan drops -U where no operator above needs it, EXPLAIN CHANGELOG_MODE shows both.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_final_rows(node: NodeT) -> NodeT:
 
 
 def drops_update_before(node: Node, above: bool) -> bool:
-    """True where -U is dropped right above a node that makes it; ``above``: somebody above needs it."""
+    """True where -U is dropped directly above the node that emits it; ``above``: an operator above needs it."""
     if above or RowKind.UPDATE_BEFORE not in node.changelog_mode:
         return False
     if isinstance(node, Scan):
@@ -59,7 +59,7 @@ def drops_update_before(node: Node, above: bool) -> bool:
 
 @dataclass(frozen=True)
 class Changes:
-    """A node and those below it, each with the ``kinds`` of its rows as they go up. ``drops``: -U is dropped here."""
+    """A node and those below it, each with the ``kinds`` of the rows that it emits. ``drops``: -U is dropped here."""
 
     node: Node
     kinds: Kinds
@@ -111,5 +111,5 @@ def changelog_texts(changes: Changes) -> Iterator[str]:
 
 
 def is_upsert(table: Table) -> bool:
-    """True where changes of a table, as its options say, come without -U: they need its PRIMARY KEY."""
+    """True where, by its options, the changes of a table lack -U, so that they need its PRIMARY KEY."""
     return RowKind.UPDATE_AFTER in table.changelog and RowKind.UPDATE_BEFORE not in table.changelog

@@ -1,6 +1,6 @@
-"""What may be typed at a place of a text: keywords that the grammar takes there, names that are in scope.
+"""Completion: the keywords that the grammar takes at a position of a text, and the names in scope there.
 
-The text need not be complete. What only the product knows, such as the options of connectors, a ``Vocabulary`` tells.
+The text need not be complete. What only the product knows, such as the options of connectors, is in a ``Vocabulary``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_ALIAS = AFTER_RELATIONS | {
 
 @dataclass(frozen=True)
 class Derived:
-    """``ctes``: the text of each query of WITH that ends before or behind the cursor, by name, with the names of its
+    """``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
     columns. ``items``: what stands in FROM of the query around the cursor, by alias, as a text. ``tables``: those that
     calls in FROM name."""
 
@@ -60,7 +60,7 @@ class Derived:
 
 
 def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
-    """What the query that holds word number ``at`` can read beside tables and views."""
+    """What the query around word number ``at`` can read in addition to tables and views."""
     texts = [word.text for word in words]
     items, tables = dict[str, str](), list[str]()
     for first, last in _items(texts, query_begin(texts, at)):
@@ -110,7 +110,7 @@ def _items(texts: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
 
 
 def _closing(texts: Sequence[str], opening: int) -> int:
-    """The parenthesis that closes this one; behind the last word where none does."""
+    """The parenthesis that closes this one; the position after the last word if there is none."""
     depth = 0
     for i in range(opening, len(texts)):
         depth += {"(": 1, ")": -1}.get(texts[i], 0)
@@ -143,7 +143,7 @@ def _ctes(text: str, words: Sequence[Piece], texts: Sequence[str], at: int) -> I
 
 
 class SuggestionKind(Enum):
-    """What a suggestion stands for."""
+    """What kind of thing is suggested."""
 
     COLUMN = "column"
     TABLE = "table"
@@ -174,7 +174,7 @@ class Known:
 
 
 _MANY = 1_000
-"""Of more tables and views nobody says which are views: their definitions would be read for that."""
+"""Of more tables and views it is not shown which are views: their definitions would have to be read."""
 
 Candidate = tuple[str, SuggestionKind, str]
 """Text, kind and detail of what may be suggested."""
@@ -249,7 +249,7 @@ def _has_word(key: str, typed: str) -> bool:
 
 
 def _statement(script: Iterable[Piece]) -> list[Piece]:
-    """The pieces behind the last semicolon."""
+    """The pieces after the last semicolon."""
     statement: list[Piece] = []
     for piece in script:
         if piece.text == ";":
@@ -291,7 +291,7 @@ def _equal_signs(words: Sequence[str]) -> Iterator[int]:
 def _of_key(
     keys: Mapping[str, Known], words: Sequence[str], kind: SuggestionKind = SuggestionKind.OPTION
 ) -> Iterator[Candidate]:
-    """The keys, or behind ``=`` the values of the one before it."""
+    """The keys, or after ``=`` the values of the key before it."""
     if words[-1] != "=":
         yield from ((key, kind, described.detail) for key, described in keys.items())
     elif described := keys.get(_unquoted(words[-2])):
@@ -306,7 +306,7 @@ def _at_word(
 ) -> Iterator[Candidate]:
     opened = _innermost(words)
     expected = expected_after(text[words[0].start if words else start : start])
-    if not expected and opened:  # inside parentheses, of which the grammar tells when they are closed
+    if not expected and opened:  # inside parentheses, whose grammar is known when they are closed
         inner = words[opened:]
         is_query = bool(inner) and inner[0].text.upper() in QUERY_STARTS
         expected = expected_after(text[inner[0].start : start]) if is_query else ["an expression"]
@@ -357,7 +357,7 @@ class Scope:
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """That of the query which holds the word number ``at``, behind the cursor too. The words are of ``text``."""
+        """That of the query which holds the word number ``at``, after the cursor too. The words are of ``text``."""
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip

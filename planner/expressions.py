@@ -145,16 +145,12 @@ def is_repeatable(expression: exp.Expr) -> bool:
 def is_repeatable_alone(node: exp.Expr) -> bool:
     """``is_repeatable`` without what is inside the expression."""
     name = spark_name(node) if isinstance(node, exp.Func) else None
-    return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and not _is_builtin(node))
+    return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and kind_of(node.name) is None)
 
 
 def is_volatile(expression: exp.Expr) -> bool:
     """Whether a part of the expression gives another result at every call."""
     return any(isinstance(node, exp.Func) and spark_name(node) in _VOLATILE for node in expression.walk())
-
-
-def _is_builtin(call: exp.Anonymous) -> bool:
-    return kind_of(call.name) is not None
 
 
 # --- as SQL ---------------------------------------------------------------------------------------------------

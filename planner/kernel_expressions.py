@@ -69,7 +69,7 @@ class _Compiler(ABC):
 
     @abstractmethod
     def nullable(self, node: exp.Expr) -> Expression:
-        """What may stand before IS NULL."""
+        """The operands of IS NULL that kernels evaluate."""
 
     @abstractmethod
     def compared(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
@@ -198,7 +198,7 @@ class _PairCompiler(_Compiler):
 
 
 def _require_repeatable(value: exp.Expr) -> None:
-    """A row that is retracted must have the values with which it came."""
+    """A retraction must have the values that its row was inserted with."""
     if not is_repeatable(value):
         message = (
             "ON of an outer, semi, anti, temporal or ASOF join calls a function of Python, or one that differs at "
@@ -235,8 +235,8 @@ class MatchOperand:
     fields of the input.
 
     ``variable`` None: of all rows. A value of a ROW is in the last or first row of the variable, or ``offset`` of its
-    rows away from there, and ``shift`` rows behind that; with ``current`` in the row that is about to be mapped.
-    ``absent``: the value where there is no such row, NULL if None. ``running``: what comes behind a row does not count.
+    rows away from there, and ``shift`` rows after that; with ``current`` in the row that is about to be mapped.
+    ``absent``: the value where there is no such row, NULL if None. ``running``: what comes after a row does not count.
     """
 
     item: Item

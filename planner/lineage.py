@@ -39,7 +39,7 @@ def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
 
 
 def _sources(text: str, columns: dict[str, tuple[str, str]]) -> tuple[str, ...]:
-    """The columns that stand in the text, in order; not what only looks like one in a literal."""
+    """The columns in the text, in order, without what only looks like one inside a literal."""
     bare = _TEXT.sub("''", text)
     named = (match[0] for match in _COLUMN.finditer(bare))
     return tuple(dict.fromkeys(name for word in named if (name := _longest(word, columns)) is not None))

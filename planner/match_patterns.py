@@ -33,8 +33,8 @@ def automaton_of(pattern: n.Pattern) -> Automaton:
     for number, place in enumerate(reversed(built.places)):
         place.place = number
     first, nothing = _reached(begin, end)
-    behind = [_reached(place.to[0], end) for place in reversed(built.places)]
-    follow, ends = tuple(places for places, _ in behind), tuple(is_end for _, is_end in behind)
+    after = [_reached(place.to[0], end) for place in reversed(built.places)]
+    follow, ends = tuple(places for places, _ in after), tuple(is_end for _, is_end in after)
     return Automaton(tuple(reversed(built.variables)), first, follow, ends, nothing)
 
 
@@ -47,36 +47,36 @@ class _Built:
         self.places: list[_Step] = []
         self._spelled: dict[str, str] = {}
 
-    def step(self, pattern: n.Pattern, behind: _Step) -> _Step:
+    def step(self, pattern: n.Pattern, after: _Step) -> _Step:
         match pattern:
             case n.PatternVariable(name=name):
                 if len(self.places) == MOST_PLACES:
                     raise TooManyPlaces
                 self.variables.append(self._spelled.setdefault(name.casefold(), name))
-                self.places.append(_Step([behind], place=len(self.places)))
+                self.places.append(_Step([after], place=len(self.places)))
                 return self.places[-1]
             case n.PatternSequence(parts=parts):
                 for part in reversed(parts):
-                    behind = self.step(part, behind)
-                return behind
+                    after = self.step(part, after)
+                return after
             case n.PatternAlternation(parts=parts):
-                return _Step([self.step(part, behind) for part in reversed(parts)][::-1])
+                return _Step([self.step(part, after) for part in reversed(parts)][::-1])
             case n.PatternRepetition():
-                return self._repeated(pattern, behind)
+                return self._repeated(pattern, after)
 
-    def _repeated(self, pattern: n.PatternRepetition, behind: _Step) -> _Step:
-        least, end = pattern.least, behind
+    def _repeated(self, pattern: n.PatternRepetition, after: _Step) -> _Step:
+        least, end = pattern.least, after
         if pattern.most is None:
             loop = _Step([])
             loop.inner = self.step(pattern.pattern, loop)
-            loop.to += _preferred(loop.inner, behind, pattern.reluctant)
-            behind = loop
+            loop.to += _preferred(loop.inner, after, pattern.reluctant)
+            after = loop
         else:
             for _ in range(pattern.most - least):
-                behind = _Step(_preferred(self.step(pattern.pattern, behind), end, pattern.reluctant))
+                after = _Step(_preferred(self.step(pattern.pattern, after), end, pattern.reluctant))
         for _ in range(least):
-            behind = self.step(pattern.pattern, behind)
-        return behind
+            after = self.step(pattern.pattern, after)
+        return after
 
 
 def _preferred(once_more: _Step, end: _Step, reluctant: bool) -> list[_Step]:
@@ -84,7 +84,7 @@ def _preferred(once_more: _Step, end: _Step, reluctant: bool) -> list[_Step]:
 
 
 def _reached(begin: _Step, end: _Step) -> tuple[tuple[int, ...], bool]:
-    """The places that may be reached without a row, in order, and whether the end is; what comes behind that does not
+    """The places that may be reached without a row, in order, and whether the end is; what comes after that does not
     count. A round without a row is the last one of its repetition."""
     places: dict[int, None] = {}
     seen: set[tuple[int, frozenset[int]]] = set()
@@ -106,7 +106,7 @@ def _reached(begin: _Step, end: _Step) -> tuple[tuple[int, ...], bool]:
 
 
 def _rounds(loop: _Step, rounds: frozenset[int]) -> list[tuple[_Step, frozenset[int]]]:
-    """The round that a repetition begins and what comes behind it; that alone, where the last round had no row."""
+    """The round that a repetition begins and what comes after it; that alone, where the last round had no row."""
     own = id(loop)
     if own in rounds:
         return [(step, rounds - {own}) for step in loop.to if step is not loop.inner]

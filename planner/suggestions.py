@@ -30,7 +30,7 @@ def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def with_list(name: str, candidates: Iterable[str], what: str) -> str:
-    """A good suggestion alone; else all that is valid, behind what there is that is near."""
+    """A good suggestion alone; else the near ones, then everything that is valid."""
     names = sorted(candidates)
     good = one_of_many(name, names)
     return good or " ".join(filter(None, (did_you_mean(name, names), f"{what}: {', '.join(names) or 'none'}.")))

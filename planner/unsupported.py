@@ -1,7 +1,7 @@
 """What parses and is not executed: one table of codes, names and hints, used by the whole binder.
 
 Every entry refuses with an ``UnsupportedError``; nothing that parses is ever ignored. ``planner.binder.context``
-refuses whatever nobody consumed.
+refuses clauses that no binding function has read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ FEATURES: dict[str, Unsupported] = {
         "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
-        "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
+        "SS304",
+        "frames of GROUPS",
+        "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING.",
+        "Neither Flink nor Spark has them.",
     ),
     "over function": Unsupported(
         "SS304",
@@ -57,6 +60,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS308",
         "subqueries in this place",
         "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
+    ),
+    "array subquery": Unsupported(
+        "SS308",
+        "subqueries in ARRAY",
+        "Write (SELECT ARRAY_AGG(x) FROM …), which is NULL without rows.",
+        "Neither Flink nor Spark has them.",
     ),
     "correlated subquery": Unsupported(
         "SS308",
@@ -220,6 +229,12 @@ FEATURES: dict[str, Unsupported] = {
         "SS367",
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
+    "ordered aggregate in Python": Unsupported(
+        "SS395",
+        "aggregates in Python with ORDER BY over finished data",
+        "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES.",
+        "Spark hands over the rows of a group in any order.",
     ),
     "aggregate limit": Unsupported(
         "SS399",

@@ -74,9 +74,9 @@ class BaseWindow:
         return self.sql_name
 
     def wait_text(self, delay_ms: int) -> str:
-        """How long a row waits for its first result, as the end of a sentence; empty where nothing is known.
+        """How long a row waits for its first result, as the end of a sentence; empty if unknown.
 
-        ``delay_ms``: how far the watermark is behind.
+        ``delay_ms``: how far the watermark lags.
         """
         return ""
 

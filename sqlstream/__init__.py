@@ -5,6 +5,7 @@ Importing this package is cheap: it loads neither PySpark nor pandas and starts 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import SqlStreamError
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Session", "SqlStreamError", "__version__", "connect"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Session", "connect"):
-        from sqlstream import session
+_HOMES = {"Session": "sqlstream.session", "connect": "sqlstream.session"}
 
-        return getattr(session, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -11,9 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sqlstream import connect
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.paths import made
+from sqlstream.query import Query
 from sqlstream.spark.java import QUIET, archive_file, require_java
+from sqlstream.spark.session import spark_session, stop_jvm
 
 NO_CACHE = "SS438"
 _WARM_UP_SECONDS = 600
@@ -46,10 +49,6 @@ def build() -> Path:
 
 
 def _run_job(archive: str) -> None:
-    from sqlstream import connect  # loaded after the arguments are checked
-    from sqlstream.query import Query
-    from sqlstream.spark.session import spark_session, stop_jvm
-
     options = f"-XX:ArchiveClassesAtExit={archive} {QUIET}"
     spark = spark_session({"spark.driver.extraJavaOptions": options}, "local[2]")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream import jobs
@@ -80,12 +81,21 @@ class Runner:
         """What runs jobs, which is loaded for the first one."""
         return jobs.SessionJobs(self.spark, self.folders)
 
-    def start(self, plan: Root, workspace: Workspace, sql: str, name: str | None = None) -> Job:
+    def start(
+        self,
+        plan: Root,
+        workspace: Workspace,
+        sql: str,
+        name: str | None = None,
+        former: Callable[[], Root] | None = None,
+    ) -> Job:
         """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
         ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
+        ``former``: the plan of the same statement by the defaults of earlier builds, with which a checkpoint of theirs
+        goes on.
         """
-        job = self._session_jobs.start(plan, workspace, sql, name)
+        job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs.append(job)
         return job
 
@@ -107,6 +117,10 @@ class Runner:
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """What runs of a plan that has no checkpoint yet."""
         return self._session_jobs.physical(plan, workspace, sources)
+
+    def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
+        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        return self._session_jobs.explained_by_spark(plan, workspace)
 
     def close(self) -> None:
         """Stop the jobs and remove the folders of the session."""

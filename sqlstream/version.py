@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 
@@ -13,13 +14,12 @@ _PACKAGES = ("pyspark", "sqlglot", "lark", "pyarrow")
 @cache
 def versions() -> Mapping[str, str]:
     """The versions by name: sqlstream, Python, and the packages; "not installed" for a package that is missing."""
-    import platform  # loading these takes longer than the rest of ``import sqlstream``, which reads the version
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib import metadata  # loading it takes longer than the rest of ``import sqlstream``
 
-    numbers = {"sqlstream": __version__, "python": platform.python_version()}
+    numbers = {"sqlstream": __version__, "python": sys.version.partition(" ")[0]}
     for package in _PACKAGES:
         try:
-            numbers[package] = version(package)
-        except PackageNotFoundError:
+            numbers[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
             numbers[package] = "not installed"
     return numbers

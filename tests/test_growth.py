@@ -240,7 +240,7 @@ def _steps(text: str, workspace: Workspace) -> Iterator[tuple[str, Callable[[], 
 
 def _spelled(query: exp.Expr, workspace: Workspace) -> str:
     """The query as a batch gives it to Spark; of windows, which are no batches, nothing."""
-    if streaming_clause(query, workspace.catalog) is not None:
+    if streaming_clause(query, workspace.catalog, {}) is not None:
         return ""
     names: dict[str, str] = {}
     resolved = resolve(query, workspace.catalog, lambda table: names.setdefault(table.name, f"t{len(names)}"))

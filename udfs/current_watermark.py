@@ -27,8 +27,8 @@ class CurrentWatermarkKernel(Kernel):
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         now = None if context.watermark == NO_WATERMARK else min(context.watermark, END_OF_INPUT)
-        told = pa.repeat(pa.scalar(now, pa.int64()), rows.num_rows)
-        context.emit(rows.select(self.passed).append_column(self.output.field(NOW), told))
+        watermarks = pa.repeat(pa.scalar(now, pa.int64()), rows.num_rows)
+        context.emit(rows.select(self.passed).append_column(self.output.field(NOW), watermarks))
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         """No timer is set."""

@@ -181,7 +181,7 @@ class User:
 
     def _asked(self, panes: Panes, method: Any) -> Values:
         rows = user_rows(panes.rows, self.columns)
-        seen = _clocks(panes.context)
+        seen = EvictorContext(clock_ms(panes.context.processing_time), watermark_ms(panes.context.watermark))
         stays = np.zeros(len(rows), bool)
         for number, (start, size) in enumerate(zip(panes.starts, panes.sizes, strict=True)):
             window = Window(int(panes.start[number]) // MILLISECOND, int(panes.end[number]) // MILLISECOND)
@@ -206,7 +206,3 @@ class User:
     def __getstate__(self) -> dict[str, object]:
         """Leaves out the user's instance, which need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def _clocks(context: Context) -> EvictorContext:
-    return EvictorContext(clock_ms(context.processing_time), watermark_ms(context.watermark))

@@ -327,7 +327,7 @@ def _constructor(kind: type) -> Callable[..., object]:
 
 
 def _with_parameters(function: Function, call: Callable[..., object], skipped: int) -> Function:
-    """The function with the parameters of ``call`` behind the first ``skipped`` ones."""
+    """The function with the parameters of ``call`` after the first ``skipped`` ones."""
     parameters = _parameters(call, function.target)[skipped:]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -112,13 +112,13 @@ class KernelHarness:
             self.restart()
         by_port = rows if isinstance(rows, Mapping) else {0: rows}
         split = {port: _split_ahead(self._table(of_port, port)) for port, of_port in by_port.items()}
-        ahead, behind = (self._by_group({port: parts[side] for port, parts in split.items()}) for side in (0, 1))
+        ahead, rest = (self._by_group({port: parts[side] for port, parts in split.items()}) for side in (0, 1))
         watermark = self._watermark if watermark is None else watermark
         clock = self._processing_time if processing_time is None else processing_time
         assert watermark >= self._watermark, "watermarks do not go back"
-        for group, of_ahead, of_behind in zip(self._groups, ahead, behind, strict=True):
+        for group, of_ahead, of_rest in zip(self._groups, ahead, rest, strict=True):
             ended = watermark == END_OF_TIME
-            self._drive(group, MicroBatch(watermark, clock, of_ahead, of_behind, input_ended=ended))
+            self._drive(group, MicroBatch(watermark, clock, of_ahead, of_rest, input_ended=ended))
         self._watermark, self._processing_time = watermark, clock
 
     def _drive(self, group: KeyGroup, batch: MicroBatch) -> None:

@@ -337,9 +337,9 @@ def unmatched(ids: np.ndarray, signs: np.ndarray) -> np.ndarray:
     lowest = np.minimum(np.minimum.accumulate(balance - offsets) + offsets, 0)
     before = np.concatenate(([0], lowest[:-1]))
     before[ends + 1 - sizes] = 0
-    behind = np.minimum.accumulate((balance + offsets)[::-1])[::-1] - offsets
+    lowest_after = np.minimum.accumulate((balance + offsets)[::-1])[::-1] - offsets
     stays = np.empty(len(ids), np.bool_)
-    stays[order] = np.where(signs < 0, balance < before, behind >= balance)
+    stays[order] = np.where(signs < 0, balance < before, lowest_after >= balance)
     return stays
 
 

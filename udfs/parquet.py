@@ -69,8 +69,8 @@ class _FileRange(NamedTuple):
 
     def rows(self, count: int) -> tuple[int, int]:
         """The number of the first row, and that after the last row, of ``count`` rows in the file."""
-        first, behind = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
-        return max(first, 0), min(behind, count)
+        first, stop = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
+        return max(first, 0), min(stop, count)
 
 
 @dataclass(frozen=True)

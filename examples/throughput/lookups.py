@@ -137,7 +137,7 @@ def batches(rows: int, keys: int = ITEMS) -> Iterator[pa.RecordBatch]:
 
 def measured(source: LookupSource, options: LookupOptions, rows: int, keys: int = ITEMS) -> Speed:
     """Of one task; each call has caches and connections of its own, opened before the clock starts."""
-    from sqlstream.udfs.lookup import worker
+    from sqlstream.udfs.lookup import asking as worker
 
     deferred = "deferred" if options.defers else None
     lookup = LookupRows((LookupStep(0, source, ("id",), "answers", options, deferred=deferred),))

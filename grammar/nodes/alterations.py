@@ -82,7 +82,7 @@ class SetComment(Node):
 
 @dataclass(frozen=True)
 class PlacedElement(Node):
-    """A column, watermark or key of ALTER TABLE … ADD and MODIFY: ``first``, behind a column, or where it falls."""
+    """A column, watermark or key of ALTER TABLE … ADD and MODIFY: ``first``, after a column, or where it falls."""
 
     element: TableElement
     first: bool = False

@@ -172,7 +172,7 @@ class ExecutePlan(Node):
 @dataclass(frozen=True)
 class Explain(Node):
     """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
-    behind the first."""
+    after the first."""
 
     statement: Query | Insert | StatementSet | CreateTable | CreateMaterializedView | ExecutePlan
     format: str = "TEXT"

@@ -123,7 +123,7 @@ class LookupAsync(Node):
 
 @dataclass(frozen=True)
 class TableHint(Node):
-    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: ``hint`` holds calls or, where unreadable, a string."""
+    """``/*+ OPTIONS('k' = 'v') */`` after a table's name: ``hint`` holds calls or, where unreadable, a string."""
 
     hint: exp.Hint
 
@@ -133,7 +133,7 @@ class TableHint(Node):
 
 @dataclass(frozen=True)
 class TableClauses(Node):
-    """What stands behind a table and its alias."""
+    """What stands after a table and its alias."""
 
     watermark: WatermarkDelay | None = None
     barriers: AlignBarriers | None = None
@@ -174,7 +174,7 @@ class PatternAlternation(Node):
 
 @dataclass(frozen=True)
 class PatternRepetition(Node):
-    """``A*``, ``A+``, ``A?``, ``A{2,3}``, with ``?`` behind when reluctant; ``most`` None: without bound."""
+    """``A*``, ``A+``, ``A?``, ``A{2,3}``, with ``?`` after when reluctant; ``most`` None: without bound."""
 
     pattern: Pattern
     least: int
@@ -225,7 +225,7 @@ class PatternDefinition(Node):
 
 @dataclass(frozen=True)
 class MatchRecognize(Node):
-    """``MATCH_RECOGNIZE (…)`` behind the last table of FROM; ``rows`` and ``skip`` are the words as written."""
+    """``MATCH_RECOGNIZE (…)`` after the last table of FROM; ``rows`` and ``skip`` are the words as written."""
 
     pattern: Pattern
     definitions: tuple[PatternDefinition, ...]

@@ -449,7 +449,7 @@ class Emit(Node):
 
 @dataclass(frozen=True)
 class StreamClauses(Node):
-    """The streaming clauses of one SELECT, each optional. ``window`` stands among or behind the keys of GROUP BY."""
+    """The streaming clauses of one SELECT, each optional. ``window`` stands among or after the keys of GROUP BY."""
 
     window: WindowClause | None = None
     trigger: Trigger | None = None

@@ -5,16 +5,16 @@ Nothing here needs Spark. ``sqlstream.batch`` makes the tables known to Spark an
 
 from sqlstream.planner.batch.decision import Way, chosen_way
 from sqlstream.planner.batch.spark_text import Input, Resolved, SparkText, conditions_of, resolve, spark_text
-from sqlstream.planner.batch.stream_gaps import WITH_SAME_NAMES, stream_gaps
+from sqlstream.planner.batch.stream_gaps import refused_by_streams_alone, stream_gaps
 
 __all__ = [
-    "WITH_SAME_NAMES",
     "Input",
     "Resolved",
     "SparkText",
     "Way",
     "chosen_way",
     "conditions_of",
+    "refused_by_streams_alone",
     "resolve",
     "spark_text",
     "stream_gaps",

@@ -13,6 +13,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.planner.bad_rows import action_of
 from sqlstream.planner.batch.respelling import is_asof, nearest
+from sqlstream.planner.batch.spark_gaps import spark_gaps
 from sqlstream.planner.batch.spark_text import VIEW, Input, Resolved
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.lookups import is_time_travel
@@ -37,12 +38,13 @@ class Clause:
 
 
 @on_deep_stack
-def streaming_clause(query: exp.Expr, catalog: Catalog) -> Clause | None:
-    """The first clause of a query, whose views are written out, that only a stream has."""
+def streaming_clause(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Clause | None:
+    """The first clause of a query, whose views are written out, that only a stream has, or of its subqueries that Spark
+    does not execute. Its tables are named as in ``tables``."""
     for node in query.walk():
         for name, at in _clauses(node, catalog):
             return Clause(name, at, node.meta.get(VIEW))
-    return None
+    return next((Clause(name, at) for name, at in spark_gaps(query, catalog, tables)), None)
 
 
 def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | None]]:
@@ -97,7 +99,7 @@ ALL_BOUNDED = "all inputs are bounded"
 
 @dataclass(frozen=True)
 class Way:
-    """What stands in the way of a batch: an input without an end, a clause of streams. ``why`` is for EXPLAIN."""
+    """What prevents a batch: an input without an end, a clause of streams. ``why`` is for EXPLAIN."""
 
     unbounded: Input | None = None
     clause: Clause | None = None
@@ -120,11 +122,14 @@ class Way:
         return ALL_BOUNDED
 
 
-def chosen_way(resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool]) -> Way:
-    """``ends`` says of a table whether all of its rows are there."""
+def chosen_way(
+    resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool], named: Callable[[Table], str]
+) -> Way:
+    """``ends`` says of a table whether all of its rows are there, ``named`` what the query calls it."""
+    tables = {named(table_input.table): table_input.table for table_input in resolved.inputs}
     return Way(
         next((table_input for table_input in resolved.inputs if not ends(table_input.table)), None),
-        streaming_clause(resolved.query, catalog),
+        streaming_clause(resolved.query, catalog, tables),
         next((table_input for table_input in resolved.inputs if _of_streams(table_input.table)), None),
     )
 

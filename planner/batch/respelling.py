@@ -1,4 +1,4 @@
-"""What our dialect spells otherwise than Spark SQL, or means otherwise, in whole queries.
+"""Rewrites whole queries where the dialect differs from Spark SQL in spelling or meaning.
 
 The binder does the same for streams, expression by expression, with the types of their columns; here only Spark knows
 these, but for columns of tables whose name stands for nothing else.
@@ -6,6 +6,7 @@ these, but for columns of tables whose name stands for nothing else.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +20,19 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
+from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
+from sqlstream.planner.batch.select_lists import names_given, with_aliases_read, without_grouping
 from sqlstream.planner.binder import hints
-from sqlstream.planner.binder.calls import check_aggregate_order, expanded
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
+from sqlstream.planner.binder.generators import without_table
 from sqlstream.planner.binder.over_functions import with_treatment_behind
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_children_changed
+from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.spelling import filled
@@ -243,7 +247,7 @@ def for_spark(
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns, filled).of(with_orders_behind(query))
+    plain = _Respelling(context, keys, columns, filled).of_query(with_orders_behind(query))
     types = Types(_certain(plain, columns))
     spelled = respelled(plain, types, context)
     context.stop_if_wrong()
@@ -302,6 +306,13 @@ class _Respelling:
         self._keys = keys
         self._unnested = Unnested(columns)
         self._memberships = Memberships(filled)
+        self._columns = columns
+        self._given = Counter[str]()
+
+    def of_query(self, query: exp.Expr) -> exp.Expr:
+        """A whole query."""
+        self._given = names_given(query)
+        return self.of(query)
 
     def of(self, node: exp.Expr) -> exp.Expr:
         written, node = node, spelled_out(node)
@@ -309,7 +320,7 @@ class _Respelling:
             node.parent = written.parent  # whose tables it reads
             self._memberships.replaced(written, node)
         self._memberships.visit(node)
-        feature = _refused_feature(node)
+        feature = "ordered aggregate in Python" if self._orders_own_aggregate(node) else _refused_feature(node)
         if feature is not None:
             self._context.refuse(feature, node)
             return exp.Null()
@@ -326,23 +337,36 @@ class _Respelling:
                 return self.of(with_children_changed(node, lambda child: behind if child is call else child.copy()))
             case exp.Join():
                 return self._join(node)
-            case exp.From(this=exp.Unnest() as source):
-                return exp.From(this=self._generator(source))
+            case exp.From() | exp.Table():
+                return self._source(node)
         return self._aggregate(node) if _is_aggregate(node) else self._other(node)
 
+    def _orders_own_aggregate(self, node: exp.Expr) -> bool:
+        """Whether WITHIN GROUP stands behind an aggregate of the user's, which Spark gives rows in any order."""
+        call = node.this if isinstance(node, exp.WithinGroup) else None
+        return isinstance(call, exp.Anonymous) and self._context.catalog.function(call.name) is not None
+
     def _other(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Select):
+            written = node
+            plain = with_aliases_read(written, self._columns.__contains__, self._given, self._aggregates)
+            node = without_grouping(plain)
+            node.parent = written.parent
         copy = with_children_changed(node, self.of)
         if isinstance(node, exp.Select):
             hint = node.args.get("hint")
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
+            group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+        if isinstance(copy, exp.Window):
+            window_in_words_of_spark(copy, self._context)
         return copy
 
     def _membership(self, node: exp.In, query: exp.Expr) -> exp.Expr:
         cases = [] if self._memberships.is_condition(node) else self._memberships.unknown(node, query)
         rows = self.of(query)
         if isinstance(query, exp.Values):
-            # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
+            # Spark takes VALUES after IN for a function, and so FROM ( … ) without a name after it.
             rows = exp.select("*").from_(exp.alias_(rows, "listed", table=True))
         membership = exp.In(this=self.of(node.this), query=_in_parentheses(rows))
         return with_unknown(membership, cases) if cases else membership
@@ -377,7 +401,7 @@ class _Respelling:
         return copy if child is inner else self.of(child)
 
     def _join(self, join: exp.Join) -> exp.Expr:
-        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL, ASOF JOIN as a subquery behind it."""
+        """UNNEST and LATERAL TABLE as a generator of Spark's after LATERAL, ASOF JOIN as a subquery after it."""
         if is_asof(join):
             return self._asof(join)
         right = join.this
@@ -419,6 +443,28 @@ class _Respelling:
         if user is not None and user.kind is FunctionKind.TABLE:
             return exp.Table(this=exp.Anonymous(this="INLINE", expressions=[self.of(call)]), alias=_named(alias))
         return None if isinstance(call, exp.Query) else exp.Table(this=self.of(call), alias=_named(alias))
+
+    def _source(self, node: exp.Expr) -> exp.Expr:
+        """FROM that starts with a generator, and a table that is one."""
+        match node:
+            case exp.From(this=exp.Lateral(this=exp.Subquery() as query) as source):
+                return exp.From(this=with_args(self.of(query), alias=source.args.get("alias")))
+            case exp.From(this=exp.Unnest() | exp.Lateral() as source) if (made := self._generator(source)) is not None:
+                return exp.From(this=made)
+            case exp.Table(this=exp.Func()) if (made := self._called(node)) is not None:
+                return made
+        return self._other(node)
+
+    def _called(self, table: exp.Table) -> exp.Expr | None:
+        """TABLE(f(x)) of a generator, and a table function of the user's, in FROM."""
+        call = without_table(table.this)
+        user = self._context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if call is table.this and (user is None or user.kind is not FunctionKind.TABLE):
+            return None
+        return self._generator(exp.Lateral(this=table.this, alias=table.args.get("alias")))
+
+    def _aggregates(self, node: exp.Expr) -> bool:
+        return aggregate_name(node, self._context.catalog) is not None
 
     def _unnest(self, unnest: exp.Unnest) -> exp.Expr:
         """Elements of an array, members of its structs or entries of a map; the position is counted from 1."""

@@ -27,7 +27,7 @@ from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, with_children_changed
-from sqlstream.planner.fields import field_of
+from sqlstream.planner.fields import field_of, shown_name
 from sqlstream.planner.suggestions import did_you_mean
 
 # --- the tables that a query reads, and a copy of the query in which Spark finds them -------------------------
@@ -93,6 +93,11 @@ class _Resolver:
         copy = with_children_changed(node, change)
         if self._inside:
             copy.meta[VIEW] = self._inside[-1].name
+        if isinstance(node, exp.Select):
+            copy.set(
+                "expressions",
+                [_named_as_written(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)],
+            )
         function = table_function_of(node) if isinstance(node, exp.Table) else None
         if function is not None:  # of a stream, which Spark does not see: its tables are inputs all the same
             for argument in function.arguments:
@@ -163,6 +168,13 @@ class _Resolver:
         return SqlStreamError.of(replace(d, detail=where, source=view.text or None) for d in error.diagnostics)
 
 
+def _named_as_written(resolved: exp.Expr, written: exp.Expr) -> exp.Expr:
+    """A column of a select list that has a subquery, under the name that its text gives it: of tables as users do."""
+    if isinstance(written, exp.Alias | exp.Aliases) or not has_subquery(written):
+        return resolved
+    return exp.Alias(this=resolved, alias=exp.to_identifier(shown_name(written), quoted=True))
+
+
 # --- conditions that a source may check -----------------------------------------------------------------------
 
 
@@ -172,7 +184,7 @@ _PRESERVED = ("", "LEFT")
 def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
     """Conjuncts of WHERE over columns of the table alone, which Spark calls ``name``, where the query names it once.
 
-    UNSAFE behind an outer join that fills the table's columns with NULL: WHERE sees these.
+    UNSAFE after an outer join that fills the table's columns with NULL: WHERE sees these.
     """
     named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
@@ -291,7 +303,7 @@ class _SparkSql(WithTimeGenerator):
     """What Spark 4 has itself is not written in other words."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
-    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma after the rows would go on with them
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError
+from sqlstream.errors import BindError, Diagnostic
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.functions.result_types import incompatible
@@ -18,7 +18,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside, parts_of, steps_of
-from sqlstream.planner.binder.calls import aggregate_name, takes_named_arguments
+from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
@@ -31,6 +31,7 @@ from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.operators.over import NUMBERS, PLACES
 from sqlstream.planner.type_inference import Types, call_arguments
+from sqlstream.planner.unsupported import FEATURES
 from sqlstream.types import UNKNOWN
 from sqlstream.udfs.joins import JoinKind
 
@@ -39,8 +40,23 @@ WHOLE_TABLE = "a table that a stream looks up only"
 WITH_SAME_NAMES = frozenset({ORDER, WHOLE_TABLE})
 """Gaps that change neither the columns of a query nor their types."""
 
+_FEATURES = (
+    "join", "kind of join", "over", "over here", "over function", "subquery", "correlated subquery",
+    "subquery of rows", "pivot", "sample", "recursive", "process function",
+)  # fmt: skip
+_CODES = frozenset(
+    {FEATURES[name].code for name in _FEATURES}
+    | {"SS217", "SS220", "SS250", "SS291", "SS292", "SS293", "SS506", "SS642", "SS651"}
+)
+_NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "over frame"))
+
+
+def refused_by_streams_alone(mistake: Diagnostic) -> bool:
+    """Whether the binder of streams refuses what Spark SQL executes, and finds no mistake."""
+    return mistake.code in _CODES and not mistake.message.startswith(_NOWHERE)
+
+
 _SORTS = ("sort", "distribute", "cluster")
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
 @on_deep_stack
@@ -174,6 +190,8 @@ class _Gaps(Scopes):
                     yield "a subquery of rows"
                 yield from self._subquery(listed, scope, queries, is_set=True, as_value=True)
                 return
+            case exp.Array() if any(isinstance(element, exp.Query) for element in node.expressions):
+                return  # no mode executes it
             case exp.Query():
                 yield from self._subquery(node, scope, queries, as_value=True)
                 return
@@ -190,14 +208,6 @@ class _Gaps(Scopes):
                 yield "OVER in an aggregate"
             case exp.Func() if has_subquery(node) and kind_of(spark_name(node) or "") is BuiltinKind.GENERATOR:
                 yield "a subquery of UNNEST"
-            case exp.Kwarg(parent=exp.Expr() as call):
-                is_of_user = isinstance(call, exp.Anonymous) and self._catalog.function(call.name) is not None
-                if not is_of_user and not takes_named_arguments(call):
-                    yield "a named argument"
-            case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
-                yield "ANY or ALL of an array"
-            case exp.Anonymous() if node.name.upper() == "ALL":
-                yield "ANY or ALL of an array"
 
     # --- OVER ---------------------------------------------------------------------------------------------------
 
@@ -217,8 +227,6 @@ class _Gaps(Scopes):
             yield "OVER in the reverse order of processing time"
         if kind_of(called) is BuiltinKind.WINDOW and called not in POSITIONAL:
             yield f"{called.upper()} with OVER"
-        if frame is not None and (_word(frame, "kind") not in ("ROWS", "RANGE") or frame.args.get("exclude")):
-            yield "a frame of groups"
         if (
             time is TimeDomain.PROCESSING
             and ascends
@@ -453,7 +461,7 @@ def _windows(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _specification(window: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The parentheses behind OVER, or those that WINDOW defines under a name."""
+    """The parentheses after OVER, or those that WINDOW defines under a name."""
     alias = window.args.get("alias")
     if alias is None:
         return window

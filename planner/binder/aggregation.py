@@ -14,12 +14,20 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import WRITTEN_NAME, ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.firing import FiringContext, bind_firing, refuse_clauses, with_emit, with_own_windows
-from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, GroupNames, Key, aliased, bind_grouping
+from sqlstream.planner.binder.grouping import (
+    GroupedWindow,
+    Grouping,
+    GroupNames,
+    Key,
+    aliased,
+    bind_grouping,
+    has_timed_window,
+)
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_proctime, scope_of
-from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
+from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows, with_times_of_distinct
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import as_expression, columns_of, with_children_changed
 from sqlstream.planner.fields import Item, Schema, UniqueNames, field_name, field_of
@@ -37,6 +45,8 @@ from sqlstream.types import TIMESTAMP
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups, and the names of its columns."""
+    if has_timed_window(select):
+        scope = with_times_of_distinct(scope)
     return _bind_groups(select, bind_grouping(select, scope, context), scope, scope.tables, context)
 
 
@@ -257,7 +267,7 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
 
 
 def _computed_column(shown: str, name: str, attached: WindowInfo) -> Item:
-    """A missing column of the window, computed from one that is there."""
+    """A missing column of the window, computed from one that the query has."""
     time: TimeDomain | None = attached.domain if shown == "window_time" else None
     size = attached.window.size_ms if isinstance(attached.window, (Tumble, Hop)) else None
     # Milliseconds from each known column to the end of the window.
@@ -424,6 +434,9 @@ class Groups:
     def _check(self, column: exp.Column) -> None:
         # NULL stands for a wrong key: then the column may be part of it.
         if column.name not in self.known and exp.Null() not in self.keys:
-            message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
-            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."
+            written = column.meta.get(WRITTEN_NAME, column.name)
+            name = written.rpartition(".")[2]
+            message = f'column "{name}" is neither in GROUP BY nor inside an aggregate'
+            value = name if name == column.name else written
+            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({value})."
             self.context.wrong("SS208", message, column, hint)

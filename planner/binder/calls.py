@@ -165,11 +165,13 @@ _ORDERED_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"
 
 
 def check_aggregate_order(call: exp.Expr, context: Context) -> None:
-    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP behind it."""
+    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP after it."""
     if call.find(exp.WithinGroup) is None:
         return
     parts = call_parts(as_expression(call))
     name = spark_name(parts.call) or parts.call.key
+    if kind_of(name) is None and context.catalog.function(name) is None:
+        return  # that is said of the function itself
     if aggregate_name(parts.call, context.catalog) is None:
         hint = "Only aggregates do, as ARRAY_AGG(x ORDER BY y)."
         context.wrong("SS207", f'function "{name}" takes no ORDER BY', call, hint)

@@ -91,6 +91,10 @@ def is_whole_number(value: object) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
+WRITTEN_NAME = "written_name"
+"""Metadata of a bound column: what the query calls it, which is another name than its field's where two are alike."""
+
+
 @dataclass(frozen=True)
 class _Binder:
     """``inside`` is the name of the aggregate around the expression, None outside of aggregates."""
@@ -137,6 +141,7 @@ class _Binder:
         span = span_of(node)
         if span is not None:
             mark(as_expression(resolved), span.start, span.end)
+        resolved.meta[WRITTEN_NAME] = ".".join(part.name for part in node.parts)
         return resolved
 
     def _names_column(self, name: str) -> bool:
@@ -211,6 +216,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
+        case exp.Query() if isinstance(node.parent, exp.Array):
+            return "array subquery"
         case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):
@@ -312,6 +319,8 @@ def _check_conditions(node: exp.Expr, types: Types, context: Context) -> None:
         case exp.Case() if node.this is None:
             for branch in node.args["ifs"]:
                 _check_condition("WHEN", branch.this, types, context)
+        case exp.Filter(expression=exp.Where(this=condition)):
+            _check_condition("FILTER", condition, types, context)
 
 
 def _check_distinct(node: exp.Distinct, types: Types, context: Context) -> None:
@@ -417,7 +426,7 @@ def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
 
 
 _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
-    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case), _check_conditions),
+    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case, exp.Filter), _check_conditions),
     (exp.Cast, _check_type),
     (exp.Cast, _check_cast),
     (exp.Distinct, _check_distinct),

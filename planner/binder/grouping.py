@@ -214,6 +214,14 @@ def _window(
     return (bind_spark_window(calls[0], scope, context) if calls else None), plain
 
 
+def has_timed_window(select: exp.Select) -> bool:
+    """Whether GROUP BY has a window of time, as a clause or a function of Spark."""
+    group = select.args.get("group")
+    terms = group.expressions if group is not None else ()
+    spark = any(isinstance(term, exp.Func) and spark_name(term) in SPARK_WINDOWS for term in terms)
+    return spark or isinstance(clauses_of(select).window, GroupWindow)
+
+
 def _clause_window(clause: WindowClause, scope: Scope, context: Context) -> GroupedWindow:
     match clause:
         case GroupWindow():

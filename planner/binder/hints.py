@@ -66,7 +66,7 @@ def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, 
 
 
 def without_table(clauses: TableClauses) -> Span | None:
-    """The span of a hint behind something that is no table of the catalog."""
+    """The span of a hint after something that is no table of the catalog."""
     return clauses.hint.span if clauses.hint is not None else None
 
 
@@ -223,7 +223,7 @@ class LookupHints:
 
 
 def misplaced_lookup(clause: LookupAsync, what: str) -> BindError:
-    """SS253 for LOOKUP ASYNC behind a source that is not looked up; ``what`` it needs."""
+    """SS253 for LOOKUP ASYNC after a source that is not looked up; ``what`` it needs."""
     hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
     return bind_error("SS253", f"LOOKUP ASYNC needs {what}", clause.span, hint)
 

@@ -100,7 +100,12 @@ def join_sides(
     implied: Iterable[exp.Expression] = (),
 ) -> Node:
     """The join of two sides, whose fields have different names, on bound conditions; an inner join filters by what
-    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
+    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325.
+
+    Of finished rows Spark SQL evaluates any condition, and the join has their columns alone.
+    """
+    if context.settings.any_order:
+        return RegularJoin(left.node, right.node, kind, (), None)
     conditions_by_use = _Conditions()
     _divide(conditions, conditions_by_use, left.node, right.node, kind)
     _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)
@@ -245,7 +250,7 @@ def _divide(
         elif equality is not None:
             by_use.equal.append(equality)
         elif not implied and side is not None and not kind.padded[side]:
-            # A row that fails the condition has no partner; where the side is padded it must still come out.
+            # A row that fails the condition has no partner; where the side is padded it must still be emitted.
             by_use.of_side[side].append(condition)
         elif not implied:
             by_use.rest.append(condition)

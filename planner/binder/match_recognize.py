@@ -403,7 +403,7 @@ class _Reading:
         value = arguments[0].unnest()
         inner = _own_call(value)
         if name in _LOGICAL:
-            if inner in _LOGICAL | _PHYSICAL or _has_own_call(value):
+            if inner in _LOGICAL | _PHYSICAL or any(_own_call(part) for part in value.walk()):
                 hint = "PREV and NEXT stand around LAST and FIRST, as in PREV(LAST(A.x, 1))."
                 raise bind_error(WRONG_CALL, f"{name} takes a value of one row", call, hint)
             operand = self._value(value)
@@ -518,10 +518,6 @@ def _own_call(node: exp.Expr) -> str | None:
     """The upper-case name of a function that only MATCH_RECOGNIZE has; None for other expressions."""
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
     return name if name in _LOGICAL | _PHYSICAL | _OF_MATCH else None
-
-
-def _has_own_call(node: exp.Expr) -> bool:
-    return any(_own_call(part) for part in node.walk())
 
 
 def _count(name: str, number: exp.Expr) -> int:

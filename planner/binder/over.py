@@ -415,7 +415,7 @@ def _is_endless(frame: exp.Expr | None) -> bool:
 def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDomain | None = None) -> Frame:
     """The bounds of a frame; ``distance`` reads those of RANGE."""
     kind = str(spec.args.get("kind")).upper()
-    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+    if kind not in ("ROWS", "RANGE"):
         raise unsupported.refusal("over frame", span_of(spec))
     measure = _rows if kind == "ROWS" else distance
     start = _offset(spec.args.get("start"), spec.args.get("start_side"), measure)

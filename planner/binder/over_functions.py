@@ -34,7 +34,7 @@ def name_of(call: exp.Expr) -> str:
 
 
 def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
-    """A call without IGNORE NULLS or RESPECT NULLS, and which of the two it says; both may stand behind the call or one
+    """A call without IGNORE NULLS or RESPECT NULLS, and which of the two it says; both may stand after the call or one
     of its arguments. BindError SS207 where it says so twice. Aggregates stay as they are."""
     inner = call.this if isinstance(call, NULL_TREATMENTS) else call
     if not isinstance(inner, exp.Anonymous) or name_of(inner) not in POSITIONAL:
@@ -52,7 +52,7 @@ def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
 
 
 def with_treatment_behind(call: exp.Expr) -> exp.Expr:
-    """The call with IGNORE NULLS or RESPECT NULLS behind it, where Spark reads them; any other expression itself."""
+    """The call with IGNORE NULLS or RESPECT NULLS after it, where Spark reads them; any other expression itself."""
     if isinstance(call, NULL_TREATMENTS):
         return call
     plain, treatment = without_treatment(call)

@@ -142,10 +142,11 @@ class Scope:
             hint = did_you_mean(parts[0], self.tables, "tables of this query")
             return bind_error("SS202", f'table "{".".join(parts[:-1])}" is not in FROM', column, hint)
         in_table = f' in "{parts[0]}"' if len(parts) > 1 else ""
-        candidates = [
-            c.name for c in self.columns if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()
-        ]
-        hint = did_you_mean(name, candidates, "columns")
+        named = (c for c in self.columns if not c.name.startswith("__"))  # others are those of subqueries
+        visible = [c for c in named if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()]
+        qualified = [f"{c.table}.{c.name}" for c in visible if c.qualified and c.name.casefold() == name.casefold()]
+        hint = f"Write {' or '.join(qualified)}." if qualified else None
+        hint = hint or did_you_mean(name, [c.name for c in visible], "columns")
         return bind_error("SS201", f'column "{name}" does not exist{in_table}', column, hint)
 
     def _ambiguous(self, column: exp.Column, name: str, matching: list[Visible]) -> SqlStreamError:

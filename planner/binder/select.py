@@ -39,6 +39,7 @@ from sqlstream.planner.binder.select_list import (
 )
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.subqueries import Subqueries, limited_select, without_subqueries
+from sqlstream.planner.binder.windows import attribute_kept_hint, watermarked_columns
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, has_subquery, with_children_changed
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
@@ -428,7 +429,9 @@ def _watermarked_field(call: exp.Expr, scope: Scope, context: Context) -> Field 
     if field is not None and field.time in _WITH_WATERMARK:
         return field
     names = [f'"{c.name}"' for c in scope.columns if scope.fields[c.field].time in _WITH_WATERMARK]
-    hint = f"{' and '.join(names)} has one." if names else _DECLARE_WATERMARK
+    marked = watermarked_columns(scope)
+    hint = attribute_kept_hint(marked) if marked else _DECLARE_WATERMARK
+    hint = f"{' and '.join(names)} has one." if names else hint
     context.wrong("SS210", "CURRENT_WATERMARK needs a column with a watermark", arguments[0], hint)
     return None
 

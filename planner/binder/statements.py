@@ -83,6 +83,8 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
     with_clause = query.args.get("with_")
     if with_clause is None:
         return context
+    if with_clause.args.get("recursive"):  # a query that names itself has no columns yet
+        raise unsupported.refusal("recursive", span_of(with_clause))
     refuse_rest(with_clause, ("expressions",), context)
     for cte in with_clause.expressions:
         refuse_rest(cte, ("this", "alias"), context)

@@ -32,7 +32,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.operators.changelogs import Normalize
 from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.join import Equality
+from sqlstream.planner.operators.join import Equality, RegularJoin
 from sqlstream.planner.operators.temporal_join import AsofJoin, TemporalJoin
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs.joins import JoinKind
@@ -259,6 +259,8 @@ def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Sc
     sides = Sides(left.node, right.node)
     match = _the_comparison(join, _match_condition(join, left, right, context) or conditions, sides)
     _refuse_processing_time(match, left.node, right.node)
+    if context.settings.any_order:  # Spark SQL evaluates any other condition
+        return Scope(RegularJoin(left.node, right.node, kind, (), None), columns)
     rest = _asof_conditions([condition for condition in conditions if condition is not match.written], sides)
     below = Filter(right.node, conjunction(rest.of_right)) if rest.of_right else right.node
     in_time = _event_time_join(match, rest, kind, left.node, below, sides)
@@ -374,7 +376,7 @@ def _updating_join(
 
 
 def _first_by(right: Node) -> tuple[str, ...]:
-    """The fields that choose among equally near rows: the smallest key; without a key the row that came first."""
+    """The fields that choose among equally near rows: the smallest key; without a key the row that arrived first."""
     keys = sorted(right.unique_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(field.name for field in right.schema if keys and field.name in keys[0])
 

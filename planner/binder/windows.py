@@ -20,7 +20,9 @@ from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, readable, text_ms, whole_ms
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import AssignTime, Project, Scan
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, Union
+from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.join import RegularJoin
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.suggestions import did_you_mean
@@ -65,6 +67,42 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
     raise bind_error("SS210", message, column, _attributes(scope) or _watermark_hint(name, scope), detail)
 
 
+def with_times_of_distinct(scope: Scope) -> Scope:
+    """The scope in which distinct rows keep their event times: from rows that are only added they are added only, too,
+    each when it comes first."""
+    node = _with_times(scope.node)
+    return scope if node is scope.node else scope.over(node)
+
+
+def _with_times(node: Node) -> Node:
+    match node:
+        case GroupAggregate(aggregates=(), grouping_sets=None) if node.input.changelog_mode == APPEND_ONLY:
+            return _distinct_in_time(node, _with_times(node.input))
+        case Project():
+            below = _with_times(node.input)
+            if below is node.input:
+                return node
+            times = {f.name: f.time for f in below.schema}
+            named = {i.name: i.expression.name for i in node.items if isinstance(i.expression, exp.Column)}
+            items = (replace(i, time=times[named[i.name]]) if i.name in named else i for i in node.items)
+            return Project(below, tuple(items))
+        case Filter() | Union():
+            inputs = tuple(map(_with_times, node.inputs))
+            changed = any(one is not other for one, other in zip(inputs, node.inputs, strict=True))
+            agree = len({tuple(field.time for field in below.schema) for below in inputs}) == 1
+            return node.with_inputs(inputs) if changed and agree else node
+    return node
+
+
+def _distinct_in_time(node: GroupAggregate, below: Node) -> Node:
+    fields = {f.name: f for f in below.schema}
+    time = next((key for key in node.keys if fields[key].time is TimeDomain.EVENT), None)
+    if time is None:
+        return node
+    rows = Project(below, tuple(fields[key].as_item for key in node.keys))
+    return Deduplicate(rows, node.keys, time, TimeDomain.PROCESSING, last=False, ttl_ms=node.ttl_ms)
+
+
 def _lost_in(node: Node, name: str) -> RegularJoin | None:
     """The regular join at which the time attribute ``name`` of an input becomes an ordinary column."""
     if isinstance(node, Project):
@@ -104,8 +142,24 @@ def _attributes(scope: Scope) -> str | None:
 
 def _watermark_hint(name: str, scope: Scope) -> str:
     tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
+    marked = watermarked_columns(scope)
+    if tables <= marked.keys():
+        return attribute_kept_hint(marked)
     where = f' of "{tables.pop()}"' if len(tables) == 1 else ""
     return f"Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND to CREATE TABLE{where}."
+
+
+def watermarked_columns(scope: Scope) -> dict[str, str]:
+    """The column with a watermark of each table below that has one."""
+    times = (n for n in scope.node.walk() if isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT)
+    return {n.table: n.column for n in times}
+
+
+def attribute_kept_hint(marked: Mapping[str, str]) -> str:
+    """What to write where tables have watermarks, but no query above them selects the columns as they are."""
+    columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
+    have = "have" if len(marked) > 1 else "has"
+    return f"{columns} {have} a WATERMARK: select it as it is, not in an expression, in each query above the table."
 
 
 def default_time(scope: Scope) -> Field | None:
@@ -173,6 +227,8 @@ def window_function(function: TableFunction, context: Context, bind_source: Call
     data = arguments["DATA"].value
     assert isinstance(data, TableArgument)
     scope = bind_source(data.source)
+    if "TIMECOL" in arguments:
+        scope = with_times_of_distinct(scope)
     if data.order_by:
         context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {kind}.")
     window = window_of_measures(kind, measures_of(arguments), function.span, WindowInput(scope, context))

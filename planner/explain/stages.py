@@ -31,7 +31,7 @@ def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
 
 
 def latency(plan: Node) -> Iterator[str]:
-    """The latency floor of each windowed operator: no result can come earlier."""
+    """The latency floor of each windowed operator: no result is emitted earlier."""
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
 
 

@@ -38,13 +38,13 @@ TAGGED = {
     "evictor": {c.__name__: c for c in (firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor)},
     "source": {"Function": catalog.Function},
 }
-"""By the key that names the class: the classes that stand where others could."""
+"""By the key that names the class: the classes of values that may be of several."""
 
 
 @cache
 def kinds_of_nodes() -> dict[str, type[Node]]:
     """The classes of nodes by name, those of the rooms of operators included."""
-    import_module("sqlstream.planner.operators")  # by name: what asks about nodes knows no operator
+    import_module("sqlstream.planner.operators")  # by name, because this room imports no operator
     waiting, by_name = [Node], {}
     while waiting:
         kind = waiting.pop()
@@ -294,7 +294,7 @@ def _chosen_by(tag: str, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _is_concrete(kind: type[Node]) -> bool:
-    """Bases of nodes stand in no plan, nor what the binder alone knows for a while."""
+    """Plans contain no base classes, nor nodes that exist only while binding."""
     return not kind.__subclasses__() and kind.__module__.startswith(_HOMES)
 
 

@@ -26,7 +26,7 @@ def hint_for(name: str, users: Iterable[str]) -> str:
 
 
 def spark_name(call: exp.Expr) -> str | None:
-    """The lower-case name under which Spark knows a call; None for operators and special forms."""
+    """The lower-case name of a call in Spark; None for operators and special forms."""
     if isinstance(call, exp.Anonymous | JsonCall):
         return call.name.lower()
     # Operators such as RLIKE are functions to sqlglot, and print their left operand first.

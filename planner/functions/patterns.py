@@ -1,4 +1,4 @@
-"""Patterns of LIKE and of regular expressions: where they stand in a call, and what is wrong with constant ones."""
+"""Patterns of LIKE and of regular expressions: which argument of a call they are, and mistakes in constant ones."""
 
 from __future__ import annotations
 

@@ -250,7 +250,10 @@ def _on_null(call: exp.Expr, default: str) -> str:
 
 def _value(asked: _Asked) -> exp.Expr:
     kind = asked.returning.sql("spark") if asked.returning is not None else "STRING"
-    empty, error = _told(asked.on_empty, asked, "is empty"), _told(asked.on_error, asked, "is an error")
+    empty, error = (
+        _value_of_case(asked.on_empty, asked, "is empty"),
+        _value_of_case(asked.on_error, asked, "is an error"),
+    )
     path = text(text_of(asked.path.steps))
     if kind != "STRING" and _is_null(empty) and _is_null(error):
         return filled("TRY_VARIANT_GET(TRY_PARSE_JSON(p1), p2, p3)", asked.document, path, text(kind))
@@ -272,7 +275,10 @@ def _value(asked: _Asked) -> exp.Expr:
 
 
 def _query(asked: _Asked) -> exp.Expr:
-    empty, error = _told(asked.on_empty, asked, "is empty"), _told(asked.on_error, asked, "is an error")
+    empty, error = (
+        _value_of_case(asked.on_empty, asked, "is empty"),
+        _value_of_case(asked.on_error, asked, "is an error"),
+    )
     missing = error if asked.path.strict else empty
 
     def of_list(document: exp.Expr, _: exp.Expr) -> exp.Expr:
@@ -366,7 +372,7 @@ def _values(document: exp.Expr, steps: Sequence[Any]) -> exp.Expr:
     return filled("FILTER(p1, __x -> __x IS NOT NULL)", called("TRANSFORM", whole, one))
 
 
-def _told(behaviour: Any, asked: _Asked, what: str) -> exp.Expr:
+def _value_of_case(behaviour: Any, asked: _Asked, what: str) -> exp.Expr:
     match behaviour:
         case None | "NULL":
             return exp.null()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -85,19 +86,33 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """A member of BAD, where the source tells it."""
+    """A member of BAD, where the source has it."""
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
 
 # --- the origin of a row for messages, computed only for bad rows ---------------------------------------------
 
 
-def of_file() -> Column:
-    """`` of file "/data/a.json"``, the file that the task is reading; an empty text where it reads none.
+READ_FROM = "__read_from"
+"""The hidden column of finished rows out of files that are checked while they are read: the URL of their file."""
 
-    An expression with it stays where it stands: Spark moves none that names the file.
+
+def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
+    """The rows for which a condition holds that may raise an error, which no optimizer evaluates after another one.
+
+    ``kept`` makes the condition of a text such as `` of file "/data/a.json"``, which is empty for rows out of no file.
+    On a stream the text names the file that the task is reading, and Spark moves no condition with that function.
+    Finished rows name it by a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and subqueries
+    of ON. There a counter that nobody reads keeps other conditions above this one.
     """
-    name = F.input_file_name()
+    if rows.isStreaming:
+        return rows.where(kept(_of_file(F.input_file_name())))
+    from_files = READ_FROM in rows.columns
+    checked = rows.where(kept(_of_file(column(READ_FROM)) if from_files else F.lit("")))
+    return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
+
+
+def _of_file(name: Column) -> Column:
     return F.when(name == "", "").otherwise(F.concat(F.lit(' of file "'), path_of(name), F.lit('"')))
 
 
@@ -188,7 +203,7 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
     """The rows with the columns ``names`` of the table; the job fails at one that lacks a value, with its file and
     those columns.
 
-    Spark does not move the check, because it names the file that is being read.
+    Spark does not move the check (``without_rows``).
     """
     checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
     lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
@@ -197,10 +212,15 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
     record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
     # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
     text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks))
-    where = F.regexp_replace(of_file(), "^(?=.)", " in a row")
-    error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
     lacking = reduce(or_, (condition for condition, _ in lacks))
-    return rows.where(F.when(lacking, F.raise_error(error)).otherwise(F.lit(True)))
+
+    def complete(of_file: Column) -> Column:
+        where = F.regexp_replace(of_file, "^(?=.)", " in a row")
+        error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
+        return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
+
+    good = without_rows(rows, complete)
+    return good.drop(READ_FROM) if READ_FROM in rows.columns else good
 
 
 # --- calls of scalar functions under ``'sqlstream.functions.on-error'`` ------------------------------------------

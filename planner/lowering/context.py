@@ -36,7 +36,7 @@ class Counted:
     sources: list[tuple[str, str]] = field(default_factory=list)
 
     def first(self, source: str, what: str = "") -> bool:
-        """True where nobody has asked before, for the same reason."""
+        """True at the first call for a reason."""
         is_first = (source, what) not in self.sources
         self.sources.append((source, what))
         return is_first

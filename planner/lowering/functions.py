@@ -45,8 +45,8 @@ def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
     folder = _folder(module) if module is not None else None
     if folder is None or _installed(folder):
         return (columnar,)
-    beside = (m for m in tuple(sys.modules.values()) if _is_below(m, folder))
-    return (columnar, *beside)
+    others = (m for m in tuple(sys.modules.values()) if _is_below(m, folder))
+    return (columnar, *others)
 
 
 def _folder(module: ModuleType) -> Path | None:
@@ -142,7 +142,7 @@ def _registered(
     prefix: str, function: Function, runtime: Runtime, arity: int, columnar: Columnar, returns: DataType
 ) -> str:
     digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
-    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions stand in no database
+    plain = re.sub(r"\W", "_", function.name.lower())  # functions of Spark's sessions are in no database
     name = f"sqlstream_{prefix}{plain}_{arity}_{digest}"
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())

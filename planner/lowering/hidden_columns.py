@@ -28,7 +28,7 @@ AFTER_ALL_MS = LATEST // 500
 at most ``event_times.LONGEST`` after the latest event time."""
 
 EVENT_TIME = {"spark.watermarkDelayMs": 0}
-"""Metadata by which Spark's stateful operators know a column that the watermark is compared with."""
+"""Metadata by which Spark's stateful operators find the column to compare with the watermark."""
 
 
 def quoted(name: str) -> str:

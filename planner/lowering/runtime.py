@@ -98,5 +98,5 @@ class Runtime(Protocol):
         ...
 
     def implementation(self, function: Function) -> object:
-        """The Python object behind a function."""
+        """The Python object that implements a function."""
         ...

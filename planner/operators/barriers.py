@@ -18,11 +18,12 @@ from sqlstream.udfs.barriers import MOST_HELD
 
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
-    """Rows after the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
+    """ALIGN BARRIERS: rows after the marker of a barrier on one of ``channels`` channels wait until the marker has
+    arrived on all of them.
 
-    ``channel`` and ``id`` are expressions over the input, ``marker``, ``cancel_when`` and ``end_when`` conditions; rows
-    that meet one of these, looked at in this order, are marks and do not come out. ``output`` is the field that is
-    added: the id of the last barrier aligned before a row. At most ``most_held`` rows may wait.
+    ``channel`` and ``id`` are expressions over the input; ``marker``, ``cancel_when`` and ``end_when`` are conditions.
+    Rows that meet one of these, which are tested in this order, are marks and are not emitted. ``output`` is an
+    additional field: the id of the last barrier that was aligned before the row. At most ``most_held`` rows may wait.
     """
 
     channel: exp.Expression

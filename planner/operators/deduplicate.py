@@ -10,18 +10,20 @@ from sqlstream.planner.fields import FieldNames, Provenance, UniqueNames, keys_f
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Project
-from sqlstream.planner.operators.over import Sorted
+from sqlstream.planner.operators.over import Closing, Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 
 
 @dataclass(frozen=True)
 class Deduplicate(Unary):
-    """Of the rows with equal ``keys`` the first, or the ``last``, in the order of ``time``. In processing time rows are
-    in order of arrival, so the first one is final.
+    """The first row, or the ``last``, of each value of ``keys`` in the order of ``time``.
 
-    In event time an earlier, or a later, row takes the place of the one before, however late it comes. ``ttl_ms``: a
-    key is forgotten so long after its row came; 0: never.
+    In processing time rows are in order of arrival, so the first one is final. In event time an earlier (or later) row
+    replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this long after its
+    row arrived; 0: never. ``closes``: the state of a key expires when the watermark has closed all windows above that
+    accept its rows; later rows pass. It is set for distinct rows, which are first rows in order of arrival, with all
+    fields as ``keys`` and an event time ``time``.
     """
 
     keys: tuple[str, ...]
@@ -29,11 +31,17 @@ class Deduplicate(Unary):
     domain: TimeDomain
     last: bool
     ttl_ms: int = 0
+    closes: Closing | None = None
 
     @property
     def timed(self) -> bool:
         """True where rows are in order of a time of their own, not of arrival."""
         return self.domain is not TimeDomain.PROCESSING
+
+    @property
+    def is_distinct(self) -> bool:
+        """True for distinct rows that have an event time."""
+        return not self.timed and any(f.name == self.time and f.time is TimeDomain.EVENT for f in self.input.schema)
 
     # --- properties -------------------------------------------------------------------------------------------
 
@@ -42,6 +50,10 @@ class Deduplicate(Unary):
     @property
     def uses_processing_time(self) -> bool:
         return self.ttl_ms > 0
+
+    @property
+    def awaited_domains(self) -> frozenset[TimeDomain]:
+        return frozenset({TimeDomain.EVENT}) if self.closes is not None else frozenset()
 
     @property
     @cached_per_node
@@ -86,12 +98,27 @@ class Deduplicate(Unary):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def pruned(self, required: FieldNames) -> Node:
-        time = {self.time} if self.timed else set()
+        time = {self.time} if self.timed or self.is_distinct else set()
         return replace(self, input=self.input.pruned(required | set(self.keys) | time))
 
     def passes_filter(self, read: set[str]) -> bool:
         """UNSAFE but on keys: a filtered row still is the first, or the last."""
         return bool(read) and read <= set(self.keys)
+
+    def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
+        return needed | ({self.closes.field} if self.closes is not None else set())
+
+    @property
+    def operator_held_back_ms(self) -> int:
+        """The windows above close a millisecond later where times are finer: their keys are of interest until then."""
+        finer = self.closes is not None and self.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
+    @cached_per_node
+    def watermark_held_back_ms(self) -> int:
+        """Rows come out at once."""
+        return super().operator_held_back_ms
 
     # --- texts ------------------------------------------------------------------------------------------------
 
@@ -99,7 +126,8 @@ class Deduplicate(Unary):
         ttl = f"; forgets keys after {readable(self.ttl_ms)}" if self.ttl_ms else ""
         keys = f"keys {', '.join(self.keys)}; " if self.keys else ""
         order = f"in order of {self.time}" if self.timed else "as they come"
-        return f"Deduplicate({keys}{'last' if self.last else 'first'} row {order}{ttl})"
+        closes = "; forgets keys of closed windows" if self.closes is not None else ""
+        return f"Deduplicate({keys}{'last' if self.last else 'first'} row {order}{ttl}{closes})"
 
     @property
     def kernel_text(self) -> str:
@@ -111,7 +139,10 @@ class Deduplicate(Unary):
     def exchange_keys(self) -> tuple[str, ...]:
         return self.keys
 
-    def fields_read(self, port: int = 0) -> FieldsRead:
+    def fields_read(self, port: int = 0) -> FieldsRead | None:
+        """When windows close is computed."""
+        if self.closes is not None:
+            return None
         return FieldsRead(tuple(f.name for f in self.input.schema), self.keys, self.time if self.timed else None)
 
     columnar_only_clause = "the first or last row of each key"
@@ -131,9 +162,13 @@ class Deduplicate(Unary):
         yield "order", names[self.time] if self.timed else "as rows come"
         if self.changelog_mode != APPEND_ONLY:
             yield "columns", self.input.rows_fact
-        yield "forgets", "keys after a time" if self.ttl_ms else "nothing"
+        forgets = "keys of closed windows" if self.closes is not None else "nothing"
+        yield "forgets", "keys after a time" if self.ttl_ms else forgets
 
     def state_descriptions(self) -> Iterator[StateDescription]:
+        if self.closes is not None:
+            yield StateDescription("each row of open windows", "the watermark passes the window")
+            return
         yield StateDescription(
             "a row of each key" if self.timed or self.last else "each key", expiry_text(self.ttl_ms, "its row came")
         )

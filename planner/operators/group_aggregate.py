@@ -21,12 +21,13 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class GroupAggregate(Unary):
-    """One row per value of ``keys`` that some row has, or one row in all without keys, once there are rows.
+    """GROUP BY without windows: one row per existing value of ``keys``; without keys one row in all, once there are
+    rows. ``aggregates`` are calls of one aggregate function each.
 
-    ``aggregates`` are calls of one aggregate function each. ``grouping_sets`` lists, for GROUPING SETS, the keys of
-    each set, and ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order; keys
-    that a set leaves out are NULL in the result. ``ttl_ms``: a group is forgotten so long after its last row came or
-    went, and its result stays as it is; 0: never. Schema: keys, grouping_id, aggregates.
+    ``grouping_sets`` lists, for GROUPING SETS, the keys of each set. ``grouping_id`` then names an additional BIGINT
+    field with GROUPING_ID over all ``keys`` in order; keys that a set leaves out are NULL in the result. ``ttl_ms``:
+    the state of a group expires this long after its last change, and its result remains; 0: never. Schema: keys,
+    grouping_id, aggregates.
     """
 
     keys: tuple[str, ...]
@@ -55,7 +56,7 @@ class GroupAggregate(Unary):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Groups go where their rows do. Distinct rows that only come stay what they are."""
+        """Groups are retracted with their last row. Distinct rows of an append-only input are never retracted."""
         kinds = ALL_KINDS if self.aggregates else frozenset({RowKind.INSERT, RowKind.DELETE})
         return kinds if self.input.changelog_mode != APPEND_ONLY else kinds - {RowKind.DELETE}
 
@@ -88,7 +89,7 @@ class GroupAggregate(Unary):
         return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
-        """Without keys one aggregate stays: rows are counted by what is left."""
+        """Without keys one aggregate is kept, so that there is a row with a field."""
         required_aggregates = tuple(a for a in self.aggregates if a.name in required)
         aggregates = required_aggregates if required_aggregates or self.keys else self.aggregates[:1]
         read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates))
@@ -164,7 +165,7 @@ class GroupAggregate(Unary):
         yield "types of aggregates", ", ".join(types_of_aggregate(a, self.input.schema) for a in self.aggregates)
         yield "rows", "come" if self.input.changelog_mode == APPEND_ONLY else "come and go"
         yield "forgets", "groups after a time" if self.ttl_ms else "nothing"
-        # What is kept of rows stands under names that are made of the expressions.
+        # Stored columns of rows are named by their expressions.
         read = {c.name for a in self.aggregates for c in a.expression.find_all(exp.Column)}
         yield "columns", ", ".join(f.name for f in self.input.schema if f.name in read)
 

@@ -16,11 +16,11 @@ from sqlstream.planner.properties import FieldsRead, StateDescription
 
 @dataclass(frozen=True)
 class IntervalJoin(Join):
-    """Rows match only where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
+    """Joins rows where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
 
-    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they stand for the
-    moment at which a row arrives. A row without a partner is emitted when the watermark says that none can arrive any
-    more. The fields of a side that may be missing are no time attributes above.
+    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they mean the arrival of a
+    row. A row without a partner is emitted when the watermark excludes that one will arrive. Fields of a side that may
+    be padded with NULL are no time attributes above.
     """
 
     left_time: str = ""
@@ -70,7 +70,7 @@ class IntervalJoin(Join):
     def watermark_held_back_ms(self) -> int:
         """A row meets partners that are older than itself by as much as the bounds allow, as in Flink."""
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
-        return max(child.watermark_held_back_ms for child in self.inputs) - (-older_us // 1000)
+        return self.operator_held_back_ms - (-older_us // 1000)
 
     # --- what runs --------------------------------------------------------------------------------------------
 

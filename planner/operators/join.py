@@ -279,9 +279,9 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a key stay in order if they are in one key group: the key must contain one side of ``equal``.
+        """Changes of a key are in order if they are in one key group: the key must contain one side of ``equal``.
 
-        Not a side whose rows may be missing, whose NULLs do not determine the key group.
+        A side that may be padded does not count: its NULLs do not determine the key group.
         """
         sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
         pads_left, pads_right = self.kind.padded

@@ -33,10 +33,8 @@ LOOKUP_ERROR = "__lookup_error"
 
 @dataclass(frozen=True)
 class FailedRows:
-    """Where rows go whose lookup failed: ``values`` are the physical columns of the table, in order and cast.
-
-    Expressions over the input of the lookup and LOOKUP_ERROR, the STRING that says what went wrong.
-    """
+    """The table for rows whose lookup failed. ``values`` are its physical columns, in order and cast: expressions over
+    the input of the lookup and LOOKUP_ERROR, the STRING with the cause."""
 
     table: Table
     values: tuple[exp.Expression, ...]

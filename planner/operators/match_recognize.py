@@ -47,7 +47,7 @@ class MatchRecognize(Unary):
 
     @cached_property
     def passed(self) -> Schema:
-        """The fields of the input that come out. Their times are no time attributes any more: the rows come out when
+        """The fields of the input that are emitted. Their times are no longer time attributes: the rows come out when
         the match is decided."""
         own = self.input.schema if self.all_rows else self._key_fields
         return tuple(replace(field, time=None) for field in own)
@@ -112,7 +112,7 @@ class MatchRecognize(Unary):
         return replace(kept, input=self.input.pruned(of_rows | kept.read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still stands between those of others."""
+        """UNSAFE except on keys: a filtered row still separates other rows."""
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:

@@ -70,11 +70,12 @@ class Sorted:
 
 @dataclass(frozen=True)
 class Over(Unary):
-    """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in order of ``time``.
+    """OVER in order of time: each row with the results of ``calls`` over the rows with equal ``keys``, in order of
+    ``time``.
 
     In event time a row is emitted when the watermark says that its frames are complete; rows older than the watermark
-    are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of one
-    time. Schema: the fields of the input that somebody reads (``passed``; None: all), then the calls.
+    are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of the same time. ``passed``:
+    the fields of the input that are read above; None: all. Schema: these fields, then the calls.
     """
 
     keys: tuple[str, ...]
@@ -90,7 +91,7 @@ class Over(Unary):
 
     @property
     def of_input(self) -> Schema:
-        """The fields of the input that come out."""
+        """The fields of the input that are emitted."""
         fields = self.input.schema
         return fields if self.passed is None else tuple(field for field in fields if field.name in self.passed)
 
@@ -165,7 +166,7 @@ class Over(Unary):
         return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -332,7 +333,7 @@ class OverAllRows(Unary):
         return replace(kept, input=self.input.pruned(below))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
         return bool(read) and read <= set(self.keys)
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -402,14 +403,14 @@ class UpdatingOver(OverAllRows):
         return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A row that is retracted would not have the time at which it came."""
+        """A retraction would not have the time at which its row arrived."""
         by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
         return APPEND_ONLY if by_arrival else ALL_KINDS
 
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a row are those of its key of OVER, in whose order they come."""
+        """Changes of a row have the key of OVER, so they are emitted in order."""
         return frozenset(key | set(self.keys) for key in self.input.unique_keys)
 
     consumer_name = "OVER in the order of processing time"
@@ -444,9 +445,9 @@ class UpdatingOver(OverAllRows):
 
 @dataclass(frozen=True)
 class WindowOver(OverAllRows):
-    """OVER whose ``keys`` tell a window of event time: rows are emitted once, when the watermark has passed their
-    window, as ``closes`` says. Rows that arrive after that are late, and dropped. Of the time attributes the schema has
-    that of the window, because the watermark has passed all others."""
+    """OVER whose ``keys`` contain a window of event time: rows are emitted once, when the watermark has passed their
+    window, as ``closes`` says. Rows that arrive after that are late, and dropped. The only time attribute of the schema
+    is that of the window, because the watermark has passed all others."""
 
     closes: Closing
 

@@ -16,11 +16,9 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """A table argument: its rows have the ``fields`` of the table, called ``names``, cast to ``types`` where given.
-
-    ``time`` is the field with the event time of rows, where the call has one; ``passed`` are the fields that come out
-    with each row that the function makes.
-    """
+    """A table argument. Its rows have the ``fields`` of the table, called ``names`` and cast to ``types`` where these
+    are given. ``time``: the field with the event time of rows, if the call has one. ``passed``: the fields that are
+    emitted with each row that the function returns."""
 
     parameter: str
     fields: tuple[str, ...]
@@ -39,12 +37,12 @@ class ProcessInput:
 
 @dataclass(frozen=True)
 class ProcessTable(Node):
-    """A process function over tables, row by row (without ``keys``) or by key, with state and timers.
+    """A process function over tables, with state and timers by ``keys``, or row by row without keys.
 
-    ``tables`` and ``arguments`` belong together; the keys of all tables have the types of ``keys``. ``constants`` are
-    the other arguments, cast; ``descriptors`` are parameters with names of columns. ``passed`` are what the only
-    table's passed fields are called, which then stand in place of the keys. ``in_order``: rows by event time.
-    ``clock``: the function needs processing time. ``domain`` is that of the times of rows. Schema: keys or passed,
+    ``tables`` and ``arguments`` correspond; the keys of all tables have the types of ``keys``. ``constants`` are the
+    other arguments, cast; ``descriptors`` are parameters with names of columns. ``passed``: the names of the only
+    table's passed fields, which then replace the keys in the result. ``in_order``: rows are processed by event time.
+    ``clock``: the function needs processing time. ``domain``: the domain of the rows' times. Schema: keys or passed,
     results, rowtime.
     """
 
@@ -94,6 +92,13 @@ class ProcessTable(Node):
         return self.clock
 
     @property
+    def operator_held_back_ms(self) -> int:
+        """Functions see times, timers and the watermark in whole milliseconds: rows of a millisecond are expected
+        until the watermark is at the next one."""
+        finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
     def emits_ahead_of_clock(self) -> bool:
         return self.domain is TimeDomain.PROCESSING
 
@@ -105,7 +110,7 @@ class ProcessTable(Node):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def pruned(self, required: FieldNames) -> Node:
-        # What the function reads of its rows, nobody knows.
+        # It is unknown which fields the function reads.
         tables = (table.pruned(argument.given) for table, argument in zip(self.tables, self.arguments, strict=True))
         return replace(self, tables=tuple(tables))
 

@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT: rows of two inputs are counted, and come out as often as their numbers say."""
+"""INTERSECT and EXCEPT: the rows of both inputs are counted, and a row is emitted as often as its counts require."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from sqlstream.udfs.changes import SetKind
 
 @dataclass(frozen=True)
 class SetOperation(Node):
-    """Rows of ``left`` that ``right`` has, or has not; the inputs have fields of the same names and types. NULL equals
-    NULL. ``ttl_ms``: a row is forgotten so long after it came or went on either side; 0: never.
-    """
+    """INTERSECT or EXCEPT of ``left`` and ``right``, whose fields have the same names and types. NULL equals NULL.
+    ``ttl_ms``: the state of a row expires this long after it was inserted or retracted on either side; 0: never."""
 
     left: Node
     right: Node

@@ -20,15 +20,17 @@ from sqlstream.udfs.expressions.tree import Comparison
 
 @dataclass(frozen=True)
 class TemporalJoin(Join):
-    """Each row of ``left``, which has one partner at most; ``kind`` is INNER or LEFT. The right side stores rows by the
-    fields of ``equal``.
+    """Temporal join: each row of ``left`` with at most one partner; ``kind`` is INNER or LEFT. The right side stores
+    rows by the fields of ``equal``.
 
     In event time a left row waits until the watermark reaches its ``left_time``. Its partner is the right row with the
-    newest ``right_time`` not after that, with ``strict`` before it. Right rows are changes of which each holds from its
-    time on; where ``first_by`` is given (ASOF) they are plain rows, of which the first by these fields counts among
-    those of one time. In processing time, without times, the partner is what the right side has when the left row
-    comes. ``ttl_ms``: a right row is forgotten so long after it came; 0: never. Left rows that are retracted go with
-    the partner that they came with, which is remembered for ``left_ttl_ms``.
+    newest ``right_time`` that is not after that time, or with ``strict`` before it. Right rows are versions, each valid
+    from its time on; with ``first_by`` (ASOF) they are plain rows, and among rows of the same time the first by these
+    fields counts.
+
+    In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
+    right row expires this long after its arrival; 0: never. Left rows that are retracted are retracted with the partner
+    that they were joined with, which is stored for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -195,12 +197,12 @@ class TemporalJoin(Join):
 
 @dataclass(frozen=True, kw_only=True)
 class AsofJoin(Join):
-    """Each row of ``left``, which has one partner at most; ``kind`` is INNER or LEFT. Its partner is the right row with
-    the nearest ``right_value`` of those for which ``left_value``, ``comparison``, ``right_value`` is true, as is
-    ``condition``. Of equal values the first one by ``first_by`` counts, then the first that came.
+    """ASOF join of updating rows: each row of ``left`` with at most one partner; ``kind`` is INNER or LEFT.
 
-    Rows of either side may come in any order, so a partner may be replaced by one that is nearer. ``ttl_ms``: the rows
-    of a key are forgotten so long after the last of them came; 0: never.
+    The partner is the right row with the nearest ``right_value`` among those for which ``left_value``, ``comparison``,
+    ``right_value`` is true, as is ``condition``. Of equal values the first by ``first_by`` counts, then the first that
+    arrived. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
+    expire this long after the last of them arrived; 0: never.
     """
 
     left_value: exp.Expression

@@ -42,7 +42,7 @@ class TemporalSort(Unary):
     def window_info(self) -> WindowInfo | None:
         return self.input.window_info
 
-    # Rows come out when no change of them is expected any more.
+    # Rows are emitted when no change of them is expected any more.
     changelog_mode = APPEND_ONLY
 
     def accepted_kinds(self, port: int = 0) -> Kinds:

@@ -23,14 +23,13 @@ INT = DataType("INT")
 
 @dataclass(frozen=True)
 class TopN(Unary):
-    """The rows whose ``function``, one of ``over.NUMBERS``, is from ``first`` to ``last`` among those of equal ``keys``
-    in the ``order``; of equal rows the first one that came goes first.
+    """The rows whose ``function``, one of ``over.NUMBERS``, is from ``first`` to ``last`` among the rows of equal
+    ``keys`` in the ``order``; among equal rows in order of arrival, with ``newest_first`` against it.
 
-    What rows change comes out at once; where the keys tell a window of event time, which ``closes``, its rows come out
-    once, when the watermark has passed it, and rows that come later are dropped. ``number`` names the field with the
-    number of a row, None where nobody reads it. ``newest_first``: of equal rows the last one goes first.
-    ``ttl_ms``: a key is forgotten so long after its rows last changed; 0: never.
-    Schema: that of the input, then the number.
+    Changes of the result are emitted at once. Where the keys contain a window of event time, which ``closes``, its rows
+    are emitted once, when the watermark has passed it, and later rows are dropped. ``number`` names the field with the
+    number of a row; None where it is not read. ``ttl_ms``: the state of a key expires this long after its last change;
+    0: never. Schema: that of the input, then the number.
     """
 
     keys: tuple[str, ...]
@@ -107,7 +106,7 @@ class TopN(Unary):
         return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A row that is retracted would not have the time at which it came."""
+        """A retraction would not have the time at which its row arrived."""
         fields = {f.name: f for f in self.input.schema}
         by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
         return APPEND_ONLY if self.closes is not None or by_arrival else ALL_KINDS

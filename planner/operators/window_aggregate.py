@@ -134,7 +134,7 @@ class WindowAggregate(Windowed):
 
     @property
     def shows_rows_to_classes(self) -> bool:
-        """True where Python classes of users see whole rows: which columns they read, nobody knows."""
+        """True where Python classes of users get whole rows, so that it is unknown which columns they read."""
         eviction = self.firing.eviction
         evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
@@ -154,8 +154,8 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
-        good."""
+        """RETRACTING retracts previous results. Results are deleted only where windows merge or their rows are
+        retracted."""
         if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
             return APPEND_ONLY
         window = self.window_info
@@ -501,7 +501,7 @@ class WindowAggregate(Windowed):
         return provenance | {name: text for text, name in extra.items() if name is not None}
 
     def _provenance_of_window(self, below: Provenance) -> dict[str, str]:
-        """Windows that come with the rows keep what they are made of."""
+        """Windows of the input keep the provenance of their columns."""
         own = provenance_of_columns(self.columns, below.get(self.time or ""))
         given = (
             {name: below[name] for name in own if name in below and is_qualified_by_tables()}
@@ -537,7 +537,7 @@ class WindowAggregate(Windowed):
 
     @property
     def _firing_facts(self) -> list[str]:
-        """Where late rows go may change; that they go somewhere else than away is part of what the kernel reads."""
+        """The table of late rows may change; whether they go to a table at all determines what the kernel reads."""
         late = self.firing.late
         texts = replace(self.firing, late=replace(late, table=None, values=())).texts
         return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t

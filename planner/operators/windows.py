@@ -62,6 +62,20 @@ class Windowed(Unary):
     domain: TimeDomain
 
     @property
+    @cached_per_node
+    def has_sub_millisecond_times(self) -> bool:
+        """The time of an aligned window is a millisecond before its end; that of other windows follows their rows."""
+        return self.input.has_sub_millisecond_times and not isinstance(self.window, AlignedWindow)
+
+    @property
+    def operator_held_back_ms(self) -> int:
+        """A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
+        milliseconds. Rows with finer times may still come then, so their windows close a millisecond later."""
+        closes_by_time = not (self.window is None or self.time is None or isinstance(self.window, CountWindow))
+        finer = closes_by_time and self.domain is not TimeDomain.PROCESSING and self.input.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
     def times(self) -> FieldNames:
         """The field with the time of rows, where the node assigns windows by one."""
         return frozenset({self.time} if self.time is not None else ())
@@ -82,7 +96,7 @@ class Windowed(Unary):
                 yield Topic.MANY_WINDOWS, text
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """Retractions, too, where the bounds of windows do not depend on which rows are there."""
+        """Also retractions, where the bounds of windows do not depend on the rows."""
         return ALL_KINDS if self.why_inserts_only is None else APPEND_ONLY
 
     @property
@@ -91,7 +105,7 @@ class Windowed(Unary):
 
     @property
     def _why_rows_cannot_go(self) -> str | None:
-        """Why the windows accept no retractions: their bounds depend on which rows are there."""
+        """Why the windows accept no retractions: their bounds depend on the rows."""
         match self.window:
             case CountWindow() | RowMeasured():
                 return "which rows a window holds would change with each row that goes"
@@ -137,11 +151,11 @@ _MANY_PANES = 100
 
 @dataclass(frozen=True)
 class AssignWindows(Windowed):
-    """A window table function: each row once per window that holds it, with the window's columns.
+    """A window table function: each row once per window that contains it, with the columns of the window.
 
-    ``partition_by`` names fields and matters where windows are those of a key: rows of SESSION come out when the
-    session closes, those of count and row-measured windows when the window fires. ``time`` None: no row has a time,
-    and the clock (``domain`` PROCESSING) gives the bounds of a count window.
+    ``partition_by`` names fields and matters where windows belong to a key: rows of SESSION are emitted when the
+    session closes, those of count and row-measured windows when the window fires. ``time`` None: rows have no time, and
+    the clock (``domain`` PROCESSING) gives the bounds of a count window.
     """
 
     window: Window
@@ -162,7 +176,7 @@ class AssignWindows(Windowed):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Rows that come out when their window closes are those that are there by then."""
+        """Rows that are emitted when their window closes are final."""
         return APPEND_ONLY if self.keeps_state else self.input.changelog_mode
 
     @property
@@ -173,7 +187,7 @@ class AssignWindows(Windowed):
 
     @property
     def keeps_state(self) -> bool:
-        """The rows of a window table function on aligned windows come out at once."""
+        """The rows of a window table function on aligned windows are emitted at once."""
         return not isinstance(self.window, AlignedWindow)
 
     @property
@@ -206,7 +220,7 @@ class AssignWindows(Windowed):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def pruned(self, required: FieldNames) -> Node:
-        # Python classes of users see whole rows: which columns they read, nobody knows.
+        # Python classes of users get whole rows: it is unknown which columns they read.
         shown = self.input.field_names if isinstance(self.window, UserWindow) else frozenset()
         read = {*self.partition_by, *self.times, *self.window.fields_read, *shown}
         return replace(self, input=self.input.pruned((required - self.columns.names) | read))

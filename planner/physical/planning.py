@@ -1,6 +1,6 @@
 """Makes the physical plan of an optimized plan in one walk from the roots to the tables.
 
-On its way down the walk knows what stands above: operators with state, awaited watermarks, exchanges that read files
+On its way down the walk carries what is above: operators with state, awaited watermarks, exchanges that read files
 themselves. Each kind of node without state has a function of its own; operators with state need none.
 """
 
@@ -193,7 +193,7 @@ class Above:
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
-            held_back_ms=max((child.watermark_held_back_ms for child in node.inputs), default=0),
+            held_back_ms=node.operator_held_back_ms,
             ports=ports,
         )
 

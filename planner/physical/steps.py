@@ -43,7 +43,7 @@ class PlanClocks:
 
     @property
     def needs_ticks(self) -> bool:
-        """True where ticks must come, as processing time or to call what holds rows."""
+        """True where ticks are needed, as processing time or to call operators that hold rows."""
         return self.ticks or self.rows_wait
 
 

@@ -34,7 +34,7 @@ from sqlstream.udfs.lookup.source import Comparison
 
 
 def merge_projects(plan: Node) -> Node:
-    """Adjacent projections become one, adjacent filters one, and projections that change nothing go."""
+    """Adjacent projections become one, adjacent filters one, and projections that change nothing are removed."""
     merge = Merging()
 
     def rule(node: Node) -> Node:
@@ -46,7 +46,7 @@ def merge_projects(plan: Node) -> Node:
 
 
 def with_balanced_condition(node: Node) -> Node:
-    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
+    """A filter whose conditions were added one by one, with all of them as one balanced conjunction."""
     if isinstance(node, Filter) and isinstance(node.condition, exp.And):
         return replace(node, condition=conjunction(conjuncts(node.condition)))
     return node
@@ -133,10 +133,14 @@ def filtered(node: Node, conditions: Conditions) -> Node:
 
 def _pushed_below(node: Node, conditions: Conditions) -> Node:
     """``node`` with conditions below it, each of which passes it."""
-    return _beside(node, conditions) if isinstance(node, Filter) else node.with_pushed_filters(conditions, filtered)
+    return (
+        _with_more_conditions(node, conditions)
+        if isinstance(node, Filter)
+        else node.with_pushed_filters(conditions, filtered)
+    )
 
 
-def _beside(node: Filter, conditions: Conditions) -> Node:
+def _with_more_conditions(node: Filter, conditions: Conditions) -> Node:
     """``node``, whose own conditions can go no deeper, filtered by more conditions."""
     pushed, kept = _divided(node.input, conditions, guarded=True)
     below = _pushed_below(node.input, pushed) if pushed else node.input

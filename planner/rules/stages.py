@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
-from sqlstream.planner.nodes import AssignTime, Project
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Union
+from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.over import Closing
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import Accepts
 from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters
+from sqlstream.planner.windows import AlignedWindow
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -22,8 +28,8 @@ def fold_constants(plan: Node) -> Node:
 
 
 def remove_unread_operators(plan: Node) -> Node:
-    """Operators that only add columns go where nobody reads these. Then nothing below has to wait for their watermark,
-    and filters above them move on."""
+    """Operators that only add columns are removed where these are not read. Then nothing below has to wait for their
+    watermark, and filters above them move on."""
     removable = _removable(plan)
     if not removable:
         return plan
@@ -43,7 +49,7 @@ def remove_unused_time(plan: Node) -> Node:
 def _without_unused_time(node: Node, needed: FieldNames) -> Node:
     """``needed``: the fields of ``node`` that windows above are built on.
 
-    Columns of PROCTIME() and INGESTION_TIME() stay, until pruning removes those that nobody reads.
+    Columns of PROCTIME() and INGESTION_TIME() are kept until pruning removes those that are not read.
     """
     below = node.watermark_fields_needed(needed)
     rebuilt = node.with_inputs(tuple(_without_unused_time(child, below) for child in node.inputs))
@@ -62,9 +68,9 @@ def _without_field(node: Node, name: str | None) -> Node:
 
 
 def remove_normalize(plan: Node) -> Node:
-    """Normalize, which knows previous rows for -U, goes where nobody above reads -U.
+    """Normalize, which stores previous rows for -U, is removed where no operator above needs -U.
 
-    Changes by key then go unchanged into a sink with this key.
+    A sink with this key then gets the changes as they are.
     """
     return _without_update_before(plan, above=False)
 
@@ -85,8 +91,43 @@ def fuse_windows_into_aggregate(plan: Node) -> Node:
     return bottom_up(plan, lambda node: node.with_windows_fused())
 
 
+def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
+    """Distinct rows below windows are remembered until the watermark has closed all windows that take them."""
+    return bottom_up(plan, lambda node: _with_closing(node) if isinstance(node, WindowAggregate) else node)
+
+
+_LONGER_DAY_MS = 24 * 60 * 60 * 1000
+"""More than a window on the clock of a time zone may be longer than its size."""
+
+
+def _with_closing(node: WindowAggregate) -> Node:
+    window = node.window
+    if not isinstance(window, AlignedWindow) or node.time is None or node.domain is not TimeDomain.EVENT:
+        return node
+    longest_ms = window.size_ms + (_LONGER_DAY_MS if window.zone is not None else 0)
+    return replace(node, input=_closed(node.input, Closing(node.time, longest_ms + node.firing.late.allow_ms)))
+
+
+def _closed(node: Node, closes: Closing) -> Node:
+    """The node whose distinct rows are forgotten so long after their time. UNSAFE below what keeps or joins rows."""
+    match node:
+        case Filter():
+            return replace(node, input=_closed(node.input, closes))
+        case Project():
+            time = next((item.expression for item in node.items if item.name == closes.field), None)
+            below = replace(closes, field=time.name) if isinstance(time, exp.Column) else None
+            return replace(node, input=_closed(node.input, below)) if below is not None else node
+        case Union():
+            at = [field.name for field in node.schema].index(closes.field)
+            branches = (_closed(branch, replace(closes, field=branch.schema[at].name)) for branch in node.branches)
+            return node.with_inputs(tuple(branches))
+        case Deduplicate() if node.is_distinct and closes.field in node.keys:
+            return replace(node, closes=closes, ttl_ms=0)
+    return node
+
+
 def prune_columns(plan: Node) -> Node:
-    """Columns that nobody reads are not read, computed or carried along."""
+    """Columns that are not needed are not read, computed or passed on."""
     return plan.pruned(plan.field_names)
 
 
@@ -125,6 +166,7 @@ def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
         Stage("merge_projects", merge_projects),
         Stage("push_lookup_filters", _PushLookupFilters(accepts)),
         Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
+        Stage("forget_distinct_rows_of_closed_windows", forget_distinct_rows_of_closed_windows),
         Stage("prune_columns", prune_columns),
         Stage("merge_projects_again", merge_projects),
     )

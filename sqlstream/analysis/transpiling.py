@@ -23,8 +23,10 @@ from sqlstream.grammar.formatting import pretty
 from sqlstream.grammar.script import tokenize
 from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve, spark_text
+from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import streaming_clause
 from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.functions.calls import spark_name
@@ -262,13 +264,15 @@ def _to_spark(text: str, workspace: Workspace) -> Translated:
             return str(table.name)
 
         resolved = resolve(statement.query, workspace.catalog, named)
-        clause = streaming_clause(resolved.query, workspace.catalog)
+        tables = {table_input.table.name: table_input.table for table_input in resolved.inputs}
+        sorted_query = sorted_by_columns(resolved.query)
+        clause = streaming_clause(sorted_query, workspace.catalog, tables)
         users = [c for c in resolved.query.find_all(exp.Anonymous) if workspace.catalog.function(c.name) is not None]
         wrong += [_refusal(f'"{call.name}" is a function of the catalog here', span_of(call)) for call in users]
         if clause is not None:
             wrong.append(_refusal(f"{clause.name} is not in Spark SQL", clause.span))
             continue
-        query = for_spark(resolved.query, workspace.catalog)
+        query = for_spark(with_values_of_groups(sorted_query, workspace.catalog, tables), workspace.catalog)
         texts.append(spark_text(_dotted(query, names)).text)
     _require(wrong, text)
     return ";\n\n".join(texts) + ";\n", (_ANSI, _UTC, _FINISHED)

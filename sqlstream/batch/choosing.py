@@ -22,9 +22,11 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import WITH_SAME_NAMES, Input, Resolved, Way, chosen_way, resolve, stream_gaps
+from sqlstream.planner.batch import Input, Resolved, Way, chosen_way, refused_by_streams_alone, resolve, stream_gaps
+from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
@@ -90,10 +92,11 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
     if examined is None:
         return plan_of(statement, workspace)
     if _lacks_stream(statement, examined, workspace):
+        _require_no_mistake(statement, workspace)
         return _batch(statement, examined, workspace)
     plan = plan_of(statement, workspace)
     is_better = finished or _is_better_finished(plan)
-    return _batch(statement, examined, workspace) if is_better else plan
+    return _batch_or(plan, statement, examined, workspace) if is_better else plan
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
@@ -103,6 +106,7 @@ def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
     examined = _finished(statement, workspace)
     if examined is None or not _lacks_stream(statement, examined, workspace):
         return False
+    _require_no_mistake(statement, workspace)
     _batch(statement, examined, workspace)
     return True
 
@@ -113,7 +117,10 @@ def batch_instead(plan: Root, statement: Chosen, workspace: Workspace) -> Batch 
     if mode == "streaming" or (mode == "auto" and not _is_better_finished(plan)):
         return None
     examined = _finished(statement, workspace)
-    return None if examined is None else _batch(statement, examined, workspace)
+    if examined is None:
+        return None
+    instead = _batch_or(plan, statement, examined, workspace)
+    return instead if isinstance(instead, Batch) else None
 
 
 def _finished(statement: Chosen, workspace: Workspace) -> _Examined | None:
@@ -139,14 +146,9 @@ def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
 
 
 def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
-    """Whether no stream executes the statement: a part of its query, or its changes that the table does not take.
-
-    SqlStreamError with what is wrong with a query of which only the order, or a table, keeps it from being a stream.
-    """
+    """Whether no stream executes the statement: a part of its query, or its changes that the table does not take."""
     tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
     gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
-    if gaps and gaps <= WITH_SAME_NAMES:
-        unchecked_plan(statement, workspace, any_order=True)
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)
@@ -172,7 +174,10 @@ def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
     examined = _examined(statement, workspace)
     if examined.way.unbounded is not None:
         raise SqlStreamError.of([_without_end(examined.way.unbounded)])
-    return _batch(statement, examined, workspace) if examined.may_be_batch else plan_of(statement, workspace)
+    if not examined.may_be_batch:
+        return plan_of(statement, workspace)
+    _require_no_mistake(statement, workspace)
+    return _batch(statement, examined, workspace)
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
@@ -209,7 +214,8 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
 
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
     resolved = resolve(statement.query, workspace.catalog, named, dynamic)
-    way = chosen_way(resolved, workspace.catalog, ends)
+    resolved = replace(resolved, query=sorted_by_columns(resolved.query))
+    way = chosen_way(resolved, workspace.catalog, ends, named)
     way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))
     return _Examined(resolved, names, way, way.may_be_batch and not _tolerates_functions(resolved, workspace))
 
@@ -224,13 +230,32 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         name = column.name.casefold()
         columns[name] = column.type if columns.get(name, column.type) == column.type else UNKNOWN
     keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
+    named = {names[table.name]: table for table in tables if table.name in names}
     filled = {
-        names[table.name]: {c.name.casefold() for c in table.columns if not c.nullable}
-        for table in tables
-        if table.name in names
+        name: {column.name.casefold() for column in table.columns if not column.nullable}
+        for name, table in named.items()
     }
-    query = for_spark(resolved.query, workspace.catalog, columns, keys, filled)
+    query = with_values_of_groups(resolved.query, workspace.catalog, named)
+    query = for_spark(query, workspace.catalog, columns, keys, filled)
     return Batch(statement, query, resolved, names, examined.way.why)
+
+
+def _batch_or(plan: Root, statement: Chosen, examined: _Examined, workspace: Workspace) -> Root | Batch:
+    """The batch, or the plan of a stream that executes the statement where Spark has no words for it."""
+    try:
+        return _batch(statement, examined, workspace)
+    except SqlStreamError:
+        return plan
+
+
+def _require_no_mistake(statement: Chosen, workspace: Workspace) -> None:
+    """SqlStreamError with mistakes of names and types, which the binder finds also where no stream executes it."""
+    try:
+        unchecked_plan(statement, workspace, any_order=True)
+    except SqlStreamError as error:
+        mistakes = [d for d in error.diagnostics if not refused_by_streams_alone(d)]
+        if mistakes:
+            raise SqlStreamError.of(mistakes) from None
 
 
 def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause | None:
@@ -276,13 +301,18 @@ def why_stream(statement: Chosen, workspace: Workspace) -> str:
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return "stream: 'execution.runtime-mode' is 'streaming'"
     try:
-        way = chosen_way(resolve(statement.query, workspace.catalog, lambda table: table.name), workspace.catalog, ends)
+        resolved = resolve(statement.query, workspace.catalog, _name_of)
+        way = chosen_way(resolved, workspace.catalog, ends, _name_of)
     except SqlStreamError:
         return "stream"
     if not way.may_be_batch:
         late = workspace.settings["execution.runtime-mode"] == "batch"
         return f"stream: {way.why}{'; no row of it is late' if late else ''}"
     return "stream: all inputs are bounded, and no clause needs all rows at once"
+
+
+def _name_of(table: Table) -> str:
+    return table.name
 
 
 def explained_batch(batch: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:

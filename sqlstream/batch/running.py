@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,96 +13,32 @@ from sqlglot import exp
 
 from sqlstream.batch.choosing import Batch
 from sqlstream.catalog import DEFAULT
-from sqlstream.connectors import is_scanned
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import mark, span_of
-from sqlstream.planner.bad_rows import OnError, action_of
-from sqlstream.planner.batch import SparkText, conditions_of, spark_text
-from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.expressions import as_expression, conjunction
-from sqlstream.planner.fields import Item, UniqueNames, field_of
-from sqlstream.planner.nodes import Filter, Output, Project
-from sqlstream.planner.physical import physical_plan
-from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, engine_settings_of, plan_of, require_sources
+from sqlstream.planner.fields import UniqueNames
+from sqlstream.plans import Root, plan_of
 from sqlstream.results import Columns
-from sqlstream.secrets import Secrets
-from sqlstream.settings import Settings
 from sqlstream.spark.running import is_connect
-from sqlstream.types import DataType, from_spark
-from sqlstream.udfs.hiding import hiding, without_secrets
+from sqlstream.types import DataType
+from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sqlstream.batch.run import BatchRun
-    from sqlstream.jobs import Job, JobRuntime
+    from sqlstream.batch.run import Analyzed, BatchRun
+    from sqlstream.jobs import Job
     from sqlstream.runner import Runner
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
-    """The plan that reads what the query may need of a table, which it calls ``name``."""
-    relation = read_table(table, OnError(action_of(table)[0]))
-    named = {name.casefold() for name in _names(query)}
-    every = _wants_all(query)
-    wanted = [c for c in table.columns if every or c.name.casefold() in named] or list(table.columns[:1])
-    fields = {f.name: f for f in relation.fields}
-    items = tuple(Item(c.name, field_of(c.name), fields[c.name].type, fields[c.name].nullable) for c in wanted)
-    node, given = relation.node, conditions_of(table, name, query) if is_scanned(table) else []
-    if given:
-        node = Filter(node, conjunction(given))
-    plan = optimize(Output(Project(node, items), tuple(c.name for c in wanted)), RULES)
-    assert isinstance(plan, Output)
-    return plan
-
-
-def _names(query: exp.Expr) -> Iterator[str]:
-    """All names in the query: some of them are those of columns."""
-    return (identifier.name for identifier in query.find_all(exp.Identifier))
-
-
-def _wants_all(query: exp.Expr) -> bool:
-    stars = (star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
-    natural = any((join.args.get("method") or "").upper() == "NATURAL" for join in query.find_all(exp.Join))
-    return natural or any(True for _ in stars)
-
-
-def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
-    """The rows of a plan that reads one table. ConnectorErrors of files that are not there, or lack columns."""
-    from sqlstream.planner.lowering import lower  # which loads PySpark
-    from sqlstream.planner.lowering.hidden_columns import column
-
-    require_sources(plan)
-    rows = lower(physical_plan(plan, engine_settings_of(settings)), runtime)
-    return rows.select(*map(column, plan.names))
-
-
 STOPPED = "SS470"
 _QUERY, _INSERT = "query", "insert"
-
-
-@dataclass(frozen=True)
-class Analyzed:
-    """A batch that Spark has analyzed. ``rows`` has columns of names of its own, ``columns`` those that users see."""
-
-    batch: Batch
-    text: SparkText
-    rows: DataFrame
-    columns: Columns
-    secrets: Secrets
-
-    def error_of(self, error: BaseException) -> SqlStreamError:
-        """Why the batch failed, without the secrets of its tables."""
-        from sqlstream.batch.failure import failed  # loads what runs jobs
-
-        return without_secrets(failed(error, self.text, self.batch.resolved.views), self.secrets)
 
 
 class Batches:
@@ -151,7 +87,7 @@ class Batches:
         return tuple(run for run in self._runs if run.state.value == "RUNNING")
 
     def _run(self, name: str, analyzed: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
-        from sqlstream.batch.run import BatchRun  # loads what runs jobs
+        from sqlstream.batch.run import BatchRun  # it has been loaded: the batch is analyzed
 
         spark = analyzed.rows.sparkSession
 
@@ -184,36 +120,17 @@ class Batches:
             run.stop()
 
     def _analyzed(self, batch: Batch, workspace: Workspace) -> Analyzed:
+        from sqlstream.batch.run import analyzed_by_spark  # PySpark, for the first batch
+
         secrets = secrets_of(*batch.tables) + workspace.settings.secrets
         with hiding(secrets):
             spark = self._runner.spark.get(workspace.settings)
             try:
-                return self._by_spark(batch, workspace, spark, secrets)
+                runtime = self._runner.runtime(workspace, finished=True)
+                return analyzed_by_spark(batch, workspace, runtime, secrets)
             except BaseException:
                 _forget(batch, spark)
                 raise
-
-    def _by_spark(self, batch: Batch, workspace: Workspace, spark: SparkSession, secrets: Secrets) -> Analyzed:
-        from py4j.protocol import Py4JError  # PySpark and what runs jobs are loaded for the first batch
-        from pyspark.errors import PySparkException
-
-        from sqlstream.batch.failure import refused
-        from sqlstream.planner.lowering.functions import with_registered_functions
-
-        runtime = self._runner.runtime(workspace, finished=True)
-        for table in batch.tables:
-            name = batch.names[table.name]
-            plan = plan_of_table(table, name, batch.query)
-            rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(name)
-        text = spark_text(with_registered_functions(as_expression(batch.query), runtime))
-        try:
-            rows = spark.sql(text.text)
-            names = rows.columns
-            columns = tuple((field.name, from_spark(field.dataType.jsonValue())) for field in rows.schema)
-            return Analyzed(batch, text, rows.toDF(*(f"c{i}" for i, _ in enumerate(names))), columns, secrets)
-        except (PySparkException, Py4JError) as error:
-            views, functions = batch.resolved.views, workspace.catalog.function_names()
-            raise without_secrets(refused(error, text, views, functions), secrets) from error
 
 
 def _forget(batch: Batch, spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType, from_spark, parse_type
 from sqlstream.udfs.lookup.sources.clients import no_package
-from sqlstream.udfs.lookup.sources.file_database import connect_to_duckdb, first_line
+from sqlstream.udfs.lookup.sources.file_database import connect_to_duckdb, duckdb_error, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,15 +201,13 @@ OVER_POSTGRES = System(
 def _duckdb(options: Mapping[str, str]) -> Iterator[Ask]:
     if find_spec("duckdb") is None:
         raise no_package("duckdb", "duckdb")
-    from duckdb import Error
-
     path = options["path"]
     try:
         if not Path(path).is_file():
             raise ConnectorError(NO_FILE, f'file "{path}" of a catalog does not exist', hint="Correct the option path.")
         with closing(connect_to_duckdb(path)) as database:
             yield lambda query, values: database.execute(query.replace("%s", "?"), list(values)).fetchall()
-    except Error as error:
+    except duckdb_error() as error:
         message, hint = f'file "{path}" of a catalog cannot be read', "Does no process write to it?"
         raise ConnectorError(NO_FILE, message, detail=f"{first_line(error)}.", hint=hint) from None
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.catalogs.declaring import expanded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from pyspark.sql import SparkSession
+
 
 WRONG_CATALOG = "SS536"
 GROUP = "sqlstream.catalogs"
@@ -89,7 +91,15 @@ class FileCatalog(CatalogType):
         return Files(Path(path).expanduser().absolute(), opening.values["default-database"])
 
 
-# The other types import clients of databases or Spark's types, which few sessions need, when they are opened.
+def _existing(kind: str, opening: Opening, written: Mapping[str, str] = MappingProxyType({})) -> Store:
+    """The existing tables of a database, or of Spark. ``written``: the options of the connector."""
+    from sqlstream.catalogs import databases  # PyArrow and what reads databases, which few sessions need
+
+    default = opening.values["default-database"]
+    if kind == "spark":
+        return databases.SparkTables(opening.spark, default)
+    system = databases.OVER_POSTGRES if kind == "jdbc" else databases.OVER_DUCKDB
+    return databases.DatabaseTables(system, tuple(written.items()), default)
 
 
 class SparkCatalog(CatalogType):
@@ -100,9 +110,7 @@ class SparkCatalog(CatalogType):
     options = (_default_database("default"),)
 
     def open(self, opening: Opening) -> Store:
-        from sqlstream.catalogs.databases import SparkTables
-
-        return SparkTables(opening.spark, opening.values["default-database"])
+        return _existing("spark", opening)
 
 
 class JdbcCatalog(CatalogType):
@@ -120,12 +128,10 @@ class JdbcCatalog(CatalogType):
     )
 
     def open(self, opening: Opening) -> Store:
-        from sqlstream.catalogs.databases import OVER_POSTGRES, DatabaseTables
-
         written = {key: value for key, value in opening.written.items() if key in ("url", "username", "password")}
         if "base-url" in opening.written:
             written["url"] = f"{opening.written['base-url'].rstrip('/')}/{opening.written.get('database', '')}"
-        return DatabaseTables(OVER_POSTGRES, tuple(written.items()), opening.values["default-database"])
+        return _existing("jdbc", opening, written)
 
     def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
         if not {"url", "base-url"} & given.keys():
@@ -141,9 +147,7 @@ class DuckDbCatalog(CatalogType):
     options = (Option("path", PATH, "The file of the database.", required=True), _default_database("main"))
 
     def open(self, opening: Opening) -> Store:
-        from sqlstream.catalogs.databases import OVER_DUCKDB, DatabaseTables
-
-        return DatabaseTables(OVER_DUCKDB, (("path", opening.written["path"]),), opening.values["default-database"])
+        return _existing("duckdb", opening, {"path": opening.written["path"]})
 
 
 BUILT_IN: Mapping[str, CatalogType] = {

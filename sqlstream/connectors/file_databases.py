@@ -140,12 +140,10 @@ class DuckDb(LookupTable):
         """Checks first that the file has the table, and the columns with types that can be read."""
         if find_spec("duckdb") is None:
             raise no_package("duckdb", "duckdb")
-        from duckdb import Error
-
         values = self.resolved_values(table)
         path, parts = values["path"], values["table-name"]
         require_keys(table, request, file_database.DUCKDB)
-        types = columns_there(table, path, lambda: _columns_of_duckdb(table, path, parts), Error)
+        types = columns_there(table, path, lambda: _columns_of_duckdb(table, path, parts), file_database.duckdb_error())
         names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
         stored = matched(table, names, types, READABLE)
         connections, file = values["lookup.connections"], file_as_of(path)

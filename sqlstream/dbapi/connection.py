@@ -53,20 +53,19 @@ def connect(
 
 def _opened(
     spark: SparkSession | str | None,
-    project: str | os.PathLike[str] | None,
+    folder: str | os.PathLike[str] | None,
     profile: str | None,
     settings: Mapping[str, str],
 ) -> Session:
-    from sqlstream import project as projects  # importing the DB-API loads no parser
-    from sqlstream.session import connect as open_session
+    from sqlstream import project, session  # importing the DB-API loads neither connectors nor the planner
 
-    session = open_session(spark)
-    of_folder = None if project is None else projects.nearest_project(project, profile)
+    opened = session.connect(spark)
+    of_folder = None if folder is None else project.nearest_project(folder, profile)
     if of_folder is not None:
-        projects.enter(session, of_folder)
+        project.enter(opened, of_folder)
     for key, value in settings.items():
-        session.workspace.settings.set(key, value)
-    return session
+        opened.workspace.settings.set(key, value)
+    return opened
 
 
 class Connection:

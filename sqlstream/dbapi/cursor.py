@@ -187,10 +187,8 @@ class Cursor:
         self._tables = iter((rows.to_arrow(),))
 
     def _take_query(self, query: Query) -> None:
-        from sqlstream.batch.run import BatchRun  # loads PySpark
-
         self._query = query
-        if isinstance(query.job, BatchRun):
+        if query.job.is_batch:
             self._wait(query.job)
             self.rowcount = query.job.progress().rows_out
         elif self._cancelled.is_set():

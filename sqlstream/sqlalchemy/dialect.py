@@ -132,14 +132,13 @@ class SqlStreamDialect(Reflection):
 
     def connect(self, *args: Any, **arguments: Any) -> Any:
         """A connection over the session of the engine, which the first connection opens."""
-        from sqlstream.dbapi import Connection  # loaded when an engine connects
-
+        dbapi = self.import_dbapi()
         with self._lock:
             if self._session is None:
                 self._session = _opened(**arguments)
             self._connections += 1
             owned = arguments.get("session") is None
-            return Connection(self._session, lambda: self._on_close(owned))
+            return dbapi.Connection(self._session, lambda: self._on_close(owned))
 
     def _on_close(self, owned: bool) -> None:
         with self._lock:
@@ -187,9 +186,7 @@ class SqlStreamDialect(Reflection):
 
 
 def _opened(catalog: str | None = None, database: str | None = None, **arguments: Any) -> Session:
-    from sqlstream.dbapi import connect  # loaded when an engine connects
-
-    connection: Connection = connect(**arguments)
+    connection: Connection = SqlStreamDialect.import_dbapi().connect(**arguments)
     if catalog is not None:
         connection.session.workspace.catalog.use_catalog(Name((catalog,)))
     if database is not None:

@@ -137,14 +137,11 @@ def _section(stage: str, statement: nodes.Explain, workspace: Workspace, runner:
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The stages below the planner."""
-    from sqlstream.planner.lowering import explain_spark  # loads PySpark
-
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
         return explain_physical(physical_plan(optimized, _engine_settings(optimized, workspace, runner)))
     require_sources(optimized)
-    runtime = runner.runtime(workspace)
-    return explain_spark(runner.physical(optimized, workspace, runtime.sources), runtime)
+    return runner.explained_by_spark(optimized, workspace)
 
 
 def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> EngineSettings:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["ProcessFunctionHarness", "StreamTest"]
 
 
+# The pytest plugin is in this package and loads in every project that has it installed: keep that cheap.
+_HOMES = {
+    "ProcessFunctionHarness": "sqlstream.testing.process_functions",
+    "StreamTest": "sqlstream.testing.stream_test",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # The pytest plugin is in this package and loads in every project that has it installed: keep that cheap.
-    if name == "StreamTest":
-        from sqlstream.testing.stream_test import StreamTest
-
-        return StreamTest
-    if name == "ProcessFunctionHarness":
-        from sqlstream.testing.process_functions import ProcessFunctionHarness
-
-        return ProcessFunctionHarness
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

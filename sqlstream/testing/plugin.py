@@ -6,21 +6,11 @@ A ``stream`` block is two tests: one run straight through, and one that restarts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from sqlstream.errors import SqlStreamError
-
-if TYPE_CHECKING:
-    from sqlstream.testing.golden_format import Block
-    from sqlstream.testing.golden_stream import Outcome
-
 SUFFIX, SQL = ".golden", ".sql"
-
-_EVERY = {"all": 1, "third": 3, "fifth": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--restarts",
-        choices=tuple(_EVERY),
+        choices=("all", "third", "fifth"),
         default="all",
         help="which stream blocks also run with restarts: all, or the first and every third or fifth of each file",
     )
@@ -45,156 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect golden files, and SQL files with unit tests."""
-    if file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper():
-        return UnitTestFile.from_parent(parent, path=file_path)
-    return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
+    tests = file_path.suffix == SQL and "UNIT TEST" in file_path.read_text(encoding="utf-8", errors="replace").upper()
+    if not tests and file_path.suffix != SUFFIX:
+        return None
+    from sqlstream.testing.collected import GoldenFile, UnitTestFile  # the plugin loads in every project
 
-
-class GoldenMismatch(Exception):
-    """What came out is not what the file says; the message is the difference."""
-
-
-class GoldenFile(pytest.File):
-    """One file; its tests are named ``<line>-<kind>``."""
-
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """The blocks of the file."""
-        from sqlstream.testing.golden_format import parse_golden  # the plugin loads in every project
-
-        return parse_golden(self.path.read_text(encoding="utf-8"))
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """A test for each block that expects something, and one more for each stream with restarts."""
-        restarted = self._restarted()
-        for index, block in enumerate(self.blocks):
-            if block.expected is None:
-                continue
-            yield GoldenItem.from_parent(self, name=f"{block.line}-{block.kind}", index=index, restart=False)
-            if index in restarted:
-                yield GoldenItem.from_parent(self, name=f"{block.line}-stream-restart", index=index, restart=True)
-
-    def _restarted(self) -> list[int]:
-        """The blocks that also run with restarts."""
-        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
-
-        if self.config.getoption("--bless"):
-            return []
-        streams = [i for i, block in enumerate(self.blocks) if block.kind == "stream" and restart_points(block)]
-        return streams[:: _EVERY[self.config.getoption("--restarts")]]
-
-    def bless(self, index: int, lines: tuple[str, ...]) -> None:
-        """Rewrites the file with other expected lines for one block."""
-        from sqlstream.testing.golden_format import render_golden  # the plugin loads in every project
-
-        blocks = list(self.blocks)
-        blocks[index] = blocks[index].with_expected(lines)
-        self.blocks = tuple(blocks)
-        self.path.write_text(render_golden(self.blocks), encoding="utf-8")
-
-
-class GoldenItem(pytest.Item):
-    """One block of a golden file."""
-
-    def __init__(self, *, index: int, restart: bool, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        assert isinstance(self.parent, GoldenFile)
-        self.file, self.index, self.restart = self.parent, index, restart
-        self.streaming = bool(self.config.getoption("--streaming"))
-        if self.block.kind == "stream":
-            self.add_marker(pytest.mark.spark)
-
-    @property
-    def block(self) -> Block:
-        """The block of this test."""
-        return self.file.blocks[self.index]
-
-    def runtest(self) -> None:
-        """Run the block; GoldenMismatch where it gives something else, unless it is blessed."""
-        from sqlstream.paths import importable  # the plugin loads in every project
-        from sqlstream.testing.golden import run_block
-
-        with importable(self.path.parent):
-            outcome = run_block(
-                self.file.blocks,
-                self.index,
-                restart=self.restart,
-                folder=self.path.parent,
-                streaming=self.streaming,
-            )
-        if outcome.matches:
-            return
-        if not self.config.getoption("--bless"):
-            raise GoldenMismatch(self._difference(outcome))
-        for saved in outcome.saved:
-            saved.write()
-        self.file.bless(self.index, outcome.lines)
-
-    def _difference(self, outcome: Outcome) -> str:
-        from sqlstream.testing.golden import cause_of  # the plugin loads in every project
-        from sqlstream.testing.golden_stream import failure_text
-
-        cause = None if self.restart else cause_of(self.file.blocks, self.index, outcome, self.path.parent)
-        return failure_text(outcome, cause)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The difference as text; a traceback for all errors that nobody expects."""
-        if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
-            return super().repr_failure(excinfo)
-        how = f", restarted before {self._restarts()}" if self.restart else ""
-        return (
-            f"{self.block.title}{how}\n\n{self.block.sql}\n\n{excinfo.value}\n\nRun pytest --bless and read the diff."
-        )
-
-    def _restarts(self) -> str:
-        from sqlstream.testing.golden_format import restart_points  # the plugin loads in every project
-
-        return " and ".join(f"input {number + 1}" for number in restart_points(self.block))
-
-    def reportinfo(self) -> tuple[Any, int, str]:
-        """File, line and name of the test."""
-        return self.path, self.block.line - 1, f"golden: {self.name}"
-
-
-class UnitTestFile(pytest.File):
-    """A SQL file; its tests are named ``<line>-<name>``."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """A test for each EXECUTE UNIT TEST."""
-        from sqlstream.testing.unit_tests import names_of  # the plugin loads in every project
-
-        for index, line, name in names_of(self.path):
-            yield UnitTestItem.from_parent(self, name=f"{line}-{name}", index=index, line=line)
-
-
-class UnitTestItem(pytest.Item):
-    """One EXECUTE UNIT TEST."""
-
-    def __init__(self, *, index: int, line: int, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.index, self.line = index, line
-        self.add_marker(pytest.mark.spark)
-
-    def runtest(self) -> None:
-        """Run the unit test; GoldenMismatch where its view gives other rows, unless it is blessed."""
-        from sqlstream.paths import importable  # the plugin loads in every project
-        from sqlstream.testing.spark import LocalSession
-        from sqlstream.testing.unit_tests import bless_test_of_file, run_test_of_file
-
-        with importable(self.path.parent), LocalSession() as session:
-            outcome = run_test_of_file(self.path, self.index, session, streaming=self.config.getoption("--streaming"))
-        if outcome.difference is None:
-            return
-        if not self.config.getoption("--bless"):
-            raise GoldenMismatch(outcome.difference)
-        bless_test_of_file(self.path, self.index, outcome)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The difference as text; a traceback for all errors that nobody expects."""
-        if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
-            return super().repr_failure(excinfo)
-        return str(excinfo.value)
-
-    def reportinfo(self) -> tuple[Any, int, str]:
-        """File, line and name of the test."""
-        return self.path, self.line - 1, f"unit test: {self.name}"
+    kind: type[GoldenFile | UnitTestFile] = UnitTestFile if tests else GoldenFile
+    return kind.from_parent(parent, path=file_path)

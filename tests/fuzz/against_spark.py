@@ -1,7 +1,7 @@
 """``python -m tests.fuzz.against_spark --seed N``: whatever the binder accepts, Spark's analyzer accepts as well.
 
 Which types of arguments a function takes only Spark knows, so it may refuse those. The types of results must be
-Spark's wherever the binder says one.
+Spark's wherever the binder says one. Of whole queries over finished data, in each mode, ``check`` asks the binder.
 """
 
 from __future__ import annotations
@@ -10,26 +10,36 @@ import argparse
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
+from sqlstream.batch import Batch, chosen
 from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar import parse_query
+from sqlstream.grammar import parse_query, parse_script
 from sqlstream.grammar.dialect import SparkWithTime
+from sqlstream.grammar.nodes import Query
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.expressions import with_children_changed
 from sqlstream.planner.fields import Item
 from sqlstream.planner.functions.spelling import spelled_for_spark
-from sqlstream.planner.nodes import Project
+from sqlstream.planner.nodes import Output, Project
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.plans import Root
+from sqlstream.session import Session
+from sqlstream.testing.spark import LocalSession
 from sqlstream.types import DataType, from_spark
 from tests.fuzz.expressions import COLUMNS, random_expressions
+from tests.fuzz.queries import TABLES, random_queries
 from tests.planner.plans import created
 
 if TYPE_CHECKING:
@@ -111,11 +121,67 @@ def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:
     return None if kind.is_unknown or kind == actual else f"its type is {kind}, in Spark {actual}"
 
 
+# --- whole queries over finished data -------------------------------------------------------------------------
+
+_WAYS = (("auto", True), ("auto", False), ("batch", False), ("streaming", False))
+"""The runtime mode, and whether the caller reads tables rather than streams."""
+
+
+@contextmanager
+def session_over_empty_files(folder: Path) -> Iterator[Session]:
+    """A session with the tables of ``random_queries``, which have no rows."""
+    with LocalSession() as session:
+        for name, (kind, columns) in TABLES.items():
+            (folder / name).mkdir()
+            options = f"'connector' = 'filesystem', 'path' = '{folder / name}', 'format' = '{kind}'"
+            session.sql(f"CREATE TABLE {name} ({columns}) WITH ({options})")
+        yield session
+
+
+def query_differences(texts: Iterable[str], session: Session) -> tuple[Counter[str], list[Difference]]:
+    """What became of the queries in all modes, and those that a mode accepts and Spark does not analyze."""
+    counts, differences = Counter[str](), list[Difference]()
+    for text in texts:
+        analyzed = set[str]()
+        for mode, as_table in _WAYS:
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            try:
+                (query,) = parse_script(text)
+                assert isinstance(query, Query)
+                plan = chosen(query, session.workspace, finished=as_table)
+            except SqlStreamError:
+                counts["refused"] += 1
+                continue
+            way = "batch" if isinstance(plan, Batch) else "stream"
+            if way in analyzed:
+                continue
+            analyzed.add(way)
+            counts[way] += 1
+            reason = _not_analyzed(plan, session)
+            if reason is not None:
+                differences.append(Difference(text, f"{way} of the mode {mode}", reason))
+    return counts, differences
+
+
+def _not_analyzed(plan: Root | Batch, session: Session) -> str | None:
+    try:
+        if isinstance(plan, Batch):
+            with session._batches.analyzed(plan, session.workspace):
+                return None
+        assert isinstance(plan, Output)
+        session._runner.dataframe(plan, session.workspace)
+    except SqlStreamError as error:
+        (mistake, *_) = error.diagnostics
+        return f"{mistake.code} {mistake.message.splitlines()[0][:200]}"
+    return None
+
+
 def main() -> int:
     """Prints a report; 1 where there are differences."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.against_spark", description=__doc__)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--functions", type=int, default=3000, help="Calls of random functions.")
+    parser.add_argument("--queries", type=int, default=300, help="Random queries over finished data.")
     arguments = parser.parse_args()
     from sqlstream.testing.spark import local_spark
 
@@ -123,6 +189,12 @@ def main() -> int:
     texts = random_expressions(arguments.seed, arguments.functions)
     accepted, actual = differences(texts, local_spark())
     print(f"seed {arguments.seed}: {len(texts):,} expressions, {accepted:,} accepted, {len(actual):,} unlike Spark")
+    queries = random_queries(arguments.seed, arguments.queries)
+    with TemporaryDirectory() as folder, session_over_empty_files(Path(folder)) as session:
+        counts, of_queries = query_differences(queries, session)
+    became = ", ".join(f"{count:,} {way}" for way, count in counts.items())
+    print(f"{len(queries):,} queries in {len(_WAYS)} modes, {became}; {len(of_queries):,} that Spark does not analyze")
+    actual += of_queries
     for difference in actual:
         print(f"{difference.reason}: {difference.text}  =>  {difference.sql}")
     return 1 if actual else 0

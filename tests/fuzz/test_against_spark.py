@@ -9,8 +9,10 @@ from pyspark.errors import PySparkException
 
 from sqlstream.functions.builtin import Origin
 from sqlstream.functions.catalogue import FUNCTIONS
-from tests.fuzz.against_spark import differences
+from tests.depth import depth
+from tests.fuzz.against_spark import differences, query_differences, session_over_empty_files
 from tests.fuzz.expressions import random_expressions
+from tests.fuzz.queries import random_queries
 
 _WRONG_COUNT = ("WRONG_NUM_ARGS", "REQUIRED_PARAMETER_NOT_FOUND")
 
@@ -29,6 +31,13 @@ def test_expressions_of_every_form(spark):
     accepted, actual = differences(random_expressions(seed=14, functions=120), spark)
     assert actual == []
     assert accepted > 200
+
+
+def test_queries_over_finished_data_in_every_mode(spark, tmp_path):
+    with session_over_empty_files(tmp_path) as session:
+        counts, actual = query_differences(random_queries(seed=33, number=depth(60, 600)), session)
+    assert actual == []
+    assert counts["batch"] > 10
 
 
 def test_counts_of_arguments(spark):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from sqlstream.testing.plugin import GoldenItem
+from sqlstream.testing.collected import GoldenItem
 from sqlstream.testing.stepped_job import Flush, SteppedJob
 from tests.depth import ALL
 from tests.planner.physical.spark_plans import expected, seen

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.testing.collected import GoldenFile
 from sqlstream.testing.golden_format import KINDS, parse_golden, render_golden
-from sqlstream.testing.plugin import SUFFIX, GoldenFile, pytest_collect_file
+from sqlstream.testing.plugin import SUFFIX, pytest_collect_file
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob(f"*{SUFFIX}"))

@@ -20,6 +20,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.types import INT, STRING
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.lookup import operator
+from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout, Retry
 from sqlstream.udfs.lookup.source import LookupSource, Request
@@ -30,7 +31,6 @@ from sqlstream.udfs.lookup.sources.postgres import PostgresSource
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
 from sqlstream.udfs.lookup.sources.scalars import parse_template
 from sqlstream.udfs.lookup.sources.sql_text import StoredColumn
-from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.sources.test_http import source as http_source
 
 REQUEST = Request((("k", INT),), (("v", STRING),))

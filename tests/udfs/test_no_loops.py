@@ -16,7 +16,7 @@ from sqlstream.udfs.changes.kernels import NormalizeKernel, SetOperationKernel
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, MemoryStore
-from sqlstream.udfs.over.functions import Number, Numbered
+from sqlstream.udfs.over.functions import Nth, Number, Numbered, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.state.keyed import TimeToLive
 from tests.udfs.groups.test_group_aggregate import kernel as groups
@@ -38,6 +38,10 @@ KERNELS: dict[str, Tried] = {
     "EXCEPT": SetOperationKernel(SetKind.EXCEPT, FIELDS, TimeToLive(), updates=True),
     "changes by key": NormalizeKernel(CHANGED, ("k",), ("k", "n")),
     "OVER": over(aggregated("s", LAST_TWO), aggregated("t", ALL_ROWS), Numbered("n", Number.RANK, pa.int32())),
+    "OVER that skips NULLs": over(
+        Shifted("l", "v", -1, pa.int64(), ignore_nulls=True),
+        Nth("s", "v", 2, ALL_ROWS, pa.int64(), ignore_nulls=True),
+    ),
 }
 
 

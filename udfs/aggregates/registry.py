@@ -186,10 +186,10 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
 
 
 def plan_over_changes(
-    call: AggregateCall, schema: pa.Schema, told_by: tuple[str, ...] = (), *, by_number: bool = False
+    call: AggregateCall, schema: pa.Schema, identified_by: tuple[str, ...] = (), *, by_number: bool = False
 ) -> Plan:
-    """How the call is computed over rows that come and go, as ROW_KIND, one of the columns, says. ``told_by``: as in
-    ``Aggregates``."""
+    """How the call is computed over rows that are inserted and retracted, as the column ROW_KIND says.
+    ``identified_by``: as in ``Aggregates``."""
     plain = plan_of(call, schema, retracting=True)
     if call.every_change:
         return plain
@@ -198,7 +198,7 @@ def plan_over_changes(
         return subtracting
     ordered = shows_arrival(call)
     numbered_call = _Call(call, schema, by_number and ordered)
-    columns, own, inner = _apart(numbered_call, distinct=call.distinct, told_by=told_by if ordered else ())
+    columns, own, inner = _apart(numbered_call, distinct=call.distinct, identified_by=identified_by if ordered else ())
     source = Source((*columns, ROW_KIND), numbered_call.filters)
     return over_net_rows(source, own, inner, ordered=ordered, by_number=numbered_call.by_number)
 
@@ -227,12 +227,12 @@ def _over_sorted(call: _Call) -> Plan:
 
 
 def _apart(
-    call: _Call, *, distinct: bool = False, told_by: tuple[str, ...] = ()
+    call: _Call, *, distinct: bool = False, identified_by: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], pa.Schema, Plan]:
     """The columns that the function reads, as columns 0, 1, … of a schema, and its plan over these: the arguments,
-    the orderings, and what the function itself does not see, ``told_by`` and the numbers of rows."""
+    the orderings, and what the function itself does not see, ``identified_by`` and the numbers of rows."""
     arguments, order = call.call.arguments, tuple(o.column for o in call.call.order)
-    columns = (*arguments, *order, *told_by, *([ARRIVAL] if call.by_number else []))
+    columns = (*arguments, *order, *identified_by, *([ARRIVAL] if call.by_number else []))
     schema = pa.schema([(str(i), call.schema.field(name).type) for i, name in enumerate(columns)])
     renamed = tuple(replace(o, column=str(len(arguments) + i)) for i, o in enumerate(call.call.order))
     places = tuple(map(str, range(len(arguments))))

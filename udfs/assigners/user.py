@@ -81,7 +81,7 @@ class User:
         return bool(getattr(self.implementation, "merging", False))
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:
-        seen = _context(context)
+        seen = AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
         times = (times_of(rows, self.time, context) // MILLISECOND).tolist()
         windows_of_rows = [self._windows(row, time, seen) for row, time in zip(self._rows(rows), times, strict=True)]
         row = np.repeat(np.arange(len(windows_of_rows)), [len(row_windows) for row_windows in windows_of_rows])
@@ -113,10 +113,6 @@ class User:
 
 
 _NO_COLUMNS = namedtuple("Row", ())()
-
-
-def _context(context: Context) -> AssignerContext:
-    return AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
 
 
 def _checked(name: str, returned: Any) -> list[tuple[int, int]]:

@@ -103,9 +103,9 @@ class Barriers(Kernel):
 
     @cached_property
     def output(self) -> pa.Schema:
-        told = [pa.field(BARRIER, pa.int64())] if self.emits_barriers else []
+        barrier = [pa.field(BARRIER, pa.int64())] if self.emits_barriers else []
         kept = (self.input.field(name) for name in self.passed)
-        return pa.schema([*kept, pa.field(ALIGNED, pa.int64()), *told]).remove_metadata()
+        return pa.schema([*kept, pa.field(ALIGNED, pa.int64()), *barrier]).remove_metadata()
 
     @property
     def uses_processing_time(self) -> bool:
@@ -288,24 +288,24 @@ class BarrierCall:
     # --- output ------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, passage: Passage) -> None:
-        places, barriers, told = [], [], []
+        places, barriers, is_mark = [], [], []
         for segment in passage.parts:
             mark = [-1] if segment.begins and self._kernel.emits_barriers else []
             count = len(segment.rows) + len(mark)
             places.append(np.concatenate([np.array(mark, np.int64), segment.rows]))
             barriers.append((segment.barrier, count))
-            told.append(np.arange(count) < len(mark))
+            is_mark.append(np.arange(count) < len(mark))
         if places:
-            self._context.emit(self._table(rows, np.concatenate(places), barriers, np.concatenate(told)))
+            self._context.emit(self._table(rows, np.concatenate(places), barriers, np.concatenate(is_mark)))
 
     def _table(
-        self, rows: pa.Table, places: np.ndarray, barriers: Sequence[tuple[int | None, int]], told: np.ndarray
+        self, rows: pa.Table, places: np.ndarray, barriers: Sequence[tuple[int | None, int]], is_mark: np.ndarray
     ) -> pa.Table:
-        passed = rows.select(list(self._kernel.passed)).take(pa.array(places, mask=told))
+        passed = rows.select(list(self._kernel.passed)).take(pa.array(places, mask=is_mark))
         of_rows = pa.chunked_array([pa.repeat(pa.scalar(b, pa.int64()), n) for b, n in barriers])
         columns = [*passed.columns, of_rows]
         if self._kernel.emits_barriers:
-            alone = pa.array(told)
+            alone = pa.array(is_mark)
             columns = [*passed.columns, pc.if_else(alone, None, of_rows), pc.if_else(alone, of_rows, None)]
         return pa.Table.from_arrays(columns, schema=self._kernel.output)
 

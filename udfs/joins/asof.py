@@ -127,8 +127,8 @@ class AsofJoinKernel(Kernel):
             rows = rows[partner[rows] >= 0]
         if not len(rows):
             return
-        beside = partner[rows]
-        chosen = pa.array(rows), pa.array(beside, mask=beside < 0)
+        matched = partner[rows]
+        chosen = pa.array(rows), pa.array(matched, mask=matched < 0)
         tables = zip((left, right), chosen, self.sides, strict=True)
         columns = [table.column(own).take(indices) for table, indices, side in tables for _, own in side.outputs]
         context.emit(pa.Table.from_arrays([*columns, pa.repeat(kind, len(rows))], schema=self.output))
@@ -240,7 +240,7 @@ def nearest(
     if condition is None:
         last = newest(among.ids, among.values, of, at, strict=strict)
         return np.where(last >= 0, among.rows[last], -1)
-    stop = places_of(among.ids, among.values, of, at, behind_equal=not strict)
+    stop = places_of(among.ids, among.values, of, at, after_equal=not strict)
     first = np.minimum(np.searchsorted(among.ids, of, side="left"), stop)
     nearest = np.full(len(of), -1, np.int64)
     width, open_probes = 1, np.flatnonzero(stop > first)

@@ -102,7 +102,7 @@ def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Ti
     for none. Entries are sorted by number (``ordered``), then by time."""
     if not len(ordered) or not len(probe_number):
         return np.full(len(probe_number), -1, np.int64)
-    entry = places_of(ordered, times, probe_number, probe_time, behind_equal=not strict) - 1
+    entry = places_of(ordered, times, probe_number, probe_time, after_equal=not strict) - 1
     return np.where((entry >= 0) & (ordered[entry] == probe_number), entry, -1)
 
 
@@ -118,22 +118,22 @@ def _in_bounds(
     asked = sorting.in_order([of_left, left])
     of, at = of_left[asked], left[asked]
     start, stop = np.empty(len(asked), np.int64), np.empty(len(asked), np.int64)
-    start[asked] = places_of(ordered, times, of, at - bounds.upper, behind_equal=False)
-    stop[asked] = places_of(ordered, times, of, at - bounds.lower, behind_equal=True)
+    start[asked] = places_of(ordered, times, of, at - bounds.upper, after_equal=False)
+    stop[asked] = places_of(ordered, times, of, at - bounds.lower, after_equal=True)
     return order, start, np.maximum(start, stop)
 
 
-def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
-    """The insertion positions of rows, by key and time, among sorted rows: before or, with ``behind_equal``, after
+def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, after_equal: bool) -> Indices:
+    """The insertion positions of rows, by key and time, among sorted rows: before or, with ``after_equal``, after
     equal ones."""
     low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
     if span * (max(int(keys[-1]), int(probe_keys.max())) + 1) < 2**62:
-        side: Literal["left", "right"] = "right" if behind_equal else "left"
+        side: Literal["left", "right"] = "right" if after_equal else "left"
         return np.searchsorted(keys * span + (times - low), probe_keys * span + (probe_times - low), side=side)
     combined = np.concatenate([keys, probe_keys]), np.concatenate([times, probe_times])
     is_probe = np.repeat([False, True], [len(keys), len(probe_keys)])
-    order = np.lexsort((is_probe if behind_equal else ~is_probe, combined[1], combined[0]))
+    order = np.lexsort((is_probe if after_equal else ~is_probe, combined[1], combined[0]))
     before = np.cumsum(~is_probe[order])
     places = np.empty(len(probe_keys), np.int64)
     probes = is_probe[order]

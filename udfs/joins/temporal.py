@@ -76,7 +76,7 @@ class TemporalJoinKernel(Kernel):
 
     @property
     def output(self) -> pa.Schema:
-        return self._beside.schema
+        return self._single_results.schema
 
     @property
     def uses_processing_time(self) -> bool:
@@ -105,7 +105,7 @@ class TemporalJoinKernel(Kernel):
         left, right = self._left(context), self._right(context)
         if self.ttl:
             self._living.forgotten(right, time)
-        self._beside.forget(time, context)
+        self._single_results.forget(time, context)
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
@@ -136,7 +136,7 @@ class TemporalJoinKernel(Kernel):
         there = np.flatnonzero(partner >= 0)
         gone = ~np.array(versions.rows.column(VALID), np.bool_)[partner[there]]
         partner[there[gone]] = -1
-        self._beside.emit(left, versions.rows, partner, context)
+        self._single_results.emit(left, versions.rows, partner, context)
 
     def _in_order(self, rows: pa.Table, ids: Indices) -> _Versions:
         """One right row for each key and time: the one that counts."""
@@ -159,7 +159,7 @@ class TemporalJoinKernel(Kernel):
         return ranks
 
     @cached_property
-    def _beside(self) -> SingleMatchResults:
+    def _single_results(self) -> SingleMatchResults:
         return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
 
     # --- state ----------------------------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ class TemporalJoinKernel(Kernel):
 
     @cached_property
     def _left_schema(self) -> pa.Schema:
-        return pa.schema([*self._beside.kept(0, TIME), (EVENT_TIMER, pa.int64())])
+        return pa.schema([*self._single_results.kept(0, TIME), (EVENT_TIMER, pa.int64())])
 
     @cached_property
     def _right_schema(self) -> pa.Schema:
         own = [(VALID, pa.bool_()), (EVENT_TIMER, pa.int64()), *self._living.timer]
-        return pa.schema([*self._beside.kept(1, TIME, *(self.first_by or ())), *own])
+        return pa.schema([*self._single_results.kept(1, TIME, *(self.first_by or ())), *own])
 
     @property
     def _living(self) -> TimeToLive:
@@ -210,7 +210,7 @@ class TemporalJoinKernel(Kernel):
         right.flush()
         context.set_timer(Domain.EVENT, min(state.next_timer(Domain.EVENT) for state in (left, right)))
         if self.uses_processing_time:
-            wakes = min(self._living.wakes(right, context), self._beside.wakes(context))
+            wakes = min(self._living.wakes(right, context), self._single_results.wakes(context))
             context.set_timer(Domain.PROCESSING, wakes)
 
 
@@ -366,7 +366,7 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
 
     @property
     def output(self) -> pa.Schema:
-        return self._beside.schema
+        return self._single_results.schema
 
     @property
     def uses_processing_time(self) -> bool:
@@ -381,7 +381,7 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
             state.replace(stored)
         if 0 in rows:
             left = rows[0]
-            self._beside.emit(left, stored, self._partners(left, stored), context)
+            self._single_results.emit(left, stored, self._partners(left, stored), context)
         self._close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -391,7 +391,7 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
         state = KeyedState(context.store, "rows", self._stored)
         if self.ttl:
             self._living.forgotten(state, time)
-        self._beside.forget(time, context)
+        self._single_results.forget(time, context)
         self._close(state, context)
 
     def _changed(self, stored: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
@@ -405,7 +405,7 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
         stored_row = places(rows, stored, self.keys)
         stays[stored_row[stored_row >= 0]] = False
         there = rows.filter(pa.array(~retracted(rows)))
-        columns = [there.column(field.name) for field in self._beside.kept(1)]
+        columns = [there.column(field.name) for field in self._single_results.kept(1)]
         new = pa.table([*columns, *self._living.timers(there.num_rows, context)], schema=self._stored)
         return pa.concat_tables([stored.filter(pa.array(stays)), new])
 
@@ -420,16 +420,16 @@ class ProcessingTimeTemporalJoinKernel(Kernel):
     def _close(self, state: KeyedState, context: Context) -> None:
         state.flush()
         if self.uses_processing_time:
-            wakes = min(self._living.wakes(state, context), self._beside.wakes(context))
+            wakes = min(self._living.wakes(state, context), self._single_results.wakes(context))
             context.set_timer(Domain.PROCESSING, wakes)
 
     @cached_property
-    def _beside(self) -> SingleMatchResults:
+    def _single_results(self) -> SingleMatchResults:
         return SingleMatchResults(self.sides, self.keys, self.outer, self.condition, self.identified_by)
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        return pa.schema([*self._beside.kept(1), *self._living.timer])
+        return pa.schema([*self._single_results.kept(1), *self._living.timer])
 
     @property
     def _living(self) -> TimeToLive:

@@ -17,10 +17,9 @@ from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome, StepKeys
-from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.asking import Asker, worker
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import Order
-from sqlstream.udfs.lookup.worker import worker
 from sqlstream.udfs.state.chunked import ChunkedState
 
 HELD = "__held_from"
@@ -31,7 +30,7 @@ _PENDING = 0
 
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
-    """The kernel behind a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
+    """The kernel after a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
     ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
 
     UNORDERED: rows with answers pass. KEY ORDERED: they wait for earlier rows of their key; the lookup key determines

@@ -14,13 +14,12 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.lookup.answers import AnswerShape, Asked, LookupBatch, LookupOutcome, RowSelection, StepKeys
-from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.asking import Asker, Worker, worker
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, METRICS, METRICS_TYPE, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, QueuedRows, WaitingRows, entries_of, queue_of
 from sqlstream.udfs.lookup.requests import Waiter
 from sqlstream.udfs.lookup.source import Key, LookupSource, Row
-from sqlstream.udfs.lookup.worker import Worker, worker
 from sqlstream.udfs.texts import reason_of
 
 

@@ -222,9 +222,9 @@ def _by_group(batch: LookupBatch, queue: LookupQueue[WaitingRows | None], *, by_
     done = np.ones(batch.groups.count, np.bool_)
     done[undone] = False
     if by_key and len(queue):
-        behind = [group for group in np.flatnonzero(done).tolist() if queue.holds(_key(batch, group))]
-        done[behind] = False
-        for group in behind:
+        blocked = [group for group in np.flatnonzero(done).tolist() if queue.holds(_key(batch, group))]
+        done[blocked] = False
+        for group in blocked:
             yield Entry(WaitingRows(batch, np.array([group])), _key(batch, group), done=True)
     if done.any():
         yield Entry(WaitingRows(batch, np.flatnonzero(done)), done=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the planner makes automata, and does without numpy
     import numpy as np
@@ -71,12 +71,11 @@ class Automaton:
     @cached_property
     def reachable(self) -> Flags:
         """For each place and variable, whether a row after the place may be mapped to the variable."""
-        import numpy as np  # which the planner does without
-
-        behind = np.zeros((len(self.variables), len(self.names)), np.bool_)
+        np = _numpy()
+        reachable: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
-            behind[place, [self.variable_of[p] for p in self._behind(place)]] = True
-        return behind
+            reachable[place, [self.variable_of[p] for p in self._places_after(place)]] = True
+        return reachable
 
     @cached_property
     def has_one_length(self) -> bool:
@@ -89,14 +88,14 @@ class Automaton:
                 return False
             if ended:
                 return True
-            now = {behind for place in now for behind in self.follow[place]}
+            now = {following for place in now for following in self.follow[place]}
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
         """True where rows that are mapped to only these variables lead from the place back to itself."""
-        return place in self._behind(place, among)
+        return place in self._places_after(place, among)
 
-    def _behind(self, place: int, among: frozenset[str] | None = None) -> set[int]:
+    def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:
         seen: set[int] = set()
         waiting = list(self.follow[place])
         while waiting:
@@ -108,9 +107,15 @@ class Automaton:
 
 
 def _indices(values: Iterable[int]) -> Indices:
-    import numpy as np  # which the planner does without
+    np = _numpy()
+    indices: Indices = np.fromiter(values, np.int64)
+    return indices
 
-    return np.fromiter(values, np.int64)
+
+def _numpy() -> Any:
+    import numpy  # which the planner, who knows the automaton, does without
+
+    return numpy
 
 
 # --- AFTER MATCH SKIP: where the next match may begin ---------------------------------------------------------

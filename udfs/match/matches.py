@@ -288,7 +288,7 @@ class OpenMatches:
         path = pa.Array.from_buffers(pa.binary(), len(start), [None, pa.py_buffer(offsets), pa.py_buffer(paths)])
         first = kept_from[key]
         named = line.table.select(self._names).take(pa.array(line.begin[key]))
-        told = line.time[np.where(last == NO_ROW, 0, last)] if len(line) else last
+        last_time = line.time[np.where(last == NO_ROW, 0, last)] if len(line) else last
         nothing = self.search.begun(np.zeros(len(ended), np.int64))
         registers = np.concatenate((threads.registers, nothing.registers), axis=1)
         for slot in self.search.definitions.registers.rows:
@@ -299,7 +299,7 @@ class OpenMatches:
             for column in pa.concat_tables([table, nothing.accumulators[v]]).columns
         ]
         own = [start - first, np.where(last == NO_ROW, NO_ROW, last - first)]
-        timer = np.where(last == NO_ROW, 2**63 - 1, told)
+        timer = np.where(last == NO_ROW, 2**63 - 1, last_time)
         columns = [*named.columns, *map(pa.array, own), path, pa.array(timer), *map(pa.array, registers), *accumulators]
         return pa.Table.from_arrays(columns, schema=self.schema)
 

@@ -260,11 +260,11 @@ class _Run:
         ordered = np.sort(code)
         if not (ordered[1:] == ordered[:-1]).any():
             return None
-        told = register_numbers(threads.registers)
-        order = np.lexsort((told, code))  # stable
-        code, told = code[order], told[order]
+        registers = register_numbers(threads.registers)
+        order = np.lexsort((registers, code))  # stable
+        code, registers = code[order], registers[order]
         is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (code[1:] != code[:-1]) | (told[1:] != told[:-1])
+        is_first[1:] = (code[1:] != code[:-1]) | (registers[1:] != registers[:-1])
         return np.sort(order[is_first])
 
     def _ended(self, threads: Threads, row: Indices) -> Threads:
@@ -277,13 +277,13 @@ class _Run:
         best = ending[np.append(True, start[1:] != start[:-1])]
         begun = threads.start[best]
         self._ends.last[begun], self._ends.node[begun] = row[best], threads.node[best]
-        behind = self._behind(threads, best)
-        behind[best[automaton.fan[threads.place[best]] == 0]] = True
+        dropped = self._less_preferred(threads, best)
+        dropped[best[automaton.fan[threads.place[best]] == 0]] = True
         if self._search.skips_matched:
-            behind |= self._overtaken(threads.start, begun)
-        return threads.where(~behind)
+            dropped |= self._overtaken(threads.start, begun)
+        return threads.where(~dropped)
 
-    def _behind(self, threads: Threads, best: Indices) -> Flags:
+    def _less_preferred(self, threads: Threads, best: Indices) -> Flags:
         """True for threads that are less preferred than the best one of the same match."""
         begins = np.append(True, threads.start[1:] != threads.start[:-1])
         match = np.cumsum(begins) - 1

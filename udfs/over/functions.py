@@ -93,8 +93,8 @@ class Placed:
                 size, longer = np.divmod(count, self.buckets)  # the first buckets have one row more
                 row = np.arange(len(line)) - line.first
                 in_longer = longer * (size + 1)
-                behind = longer + (row - in_longer) // np.maximum(size, 1)
-                return pa.array(np.where(row < in_longer, row // (size + 1), behind) + 1).cast(pa.int32())
+                in_shorter = longer + (row - in_longer) // np.maximum(size, 1)
+                return pa.array(np.where(row < in_longer, row // (size + 1), in_shorter) + 1).cast(pa.int32())
             case Place.PERCENT_RANK:
                 return pa.array((line.first_peer - line.first) / np.maximum(count - 1, 1))
             case Place.CUME_DIST:

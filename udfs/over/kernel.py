@@ -258,7 +258,7 @@ class OverKernel(WaitingRows):
         start, stop = frame.bounds(line)
         if frame.unbounded:
             assert stored is not None, "frames without a start begin with totals"
-            parts, owner, start, stop = _behind(stored, parts, owner, start, stop)
+            parts, owner, start, stop = _with_totals(stored, parts, owner, start, stop)
         start, stop = start[chosen], stop[chosen]
         filled = np.flatnonzero(stop > start)
         merged = merge_ranges(aggregates, parts, owner, Ranges(start[filled], stop[filled]))
@@ -342,7 +342,7 @@ class OverKernel(WaitingRows):
         return max((frame.time_after for frame in self._frames), default=0)
 
 
-def _behind(
+def _with_totals(
     stored: StoredTotals, parts: pa.Table, key: Indices, start: Indices, stop: Indices
 ) -> tuple[pa.Table, Indices, Indices, Indices]:
     """The totals of each key, if any, followed by its parts: all of these, the key of each, and the bounds among

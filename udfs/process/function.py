@@ -21,7 +21,7 @@ A class that is called at each row of a table and at each timer, with state and 
         def on_timer(self, ctx: ProcessContext, timer: Timer) -> Iterator[Alert]:
             yield Alert(timer.time)
 
-The parameters of ``eval`` behind ``ctx`` are those of the call: tables (``Row``, or ``Row[T]`` of a NamedTuple or
+The parameters of ``eval`` after ``ctx`` are those of the call: tables (``Row``, or ``Row[T]`` of a NamedTuple or
 dataclass, whose fields are then all that is read), columns that a DESCRIPTOR names (``Descriptor``), and constants of
 any type that has a counterpart in SQL. With several tables one of them has a row, the others are None.
 

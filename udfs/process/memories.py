@@ -135,7 +135,10 @@ class Memories:
 
     def _fill(self, rows: pa.Table, owner: np.ndarray) -> None:
         for state in self._layout.states:
-            columns = {name.rpartition(".")[2]: _lists(rows, name) for name, _ in _columns(state)}
+            columns = {
+                name.rpartition(".")[2]: python_values(rows.column(name).combine_chunks())
+                for name, _ in _columns(state)
+            }
             restore = restorer(state.kind), restorer(getattr(state, "key_kind", None))
             for position, key in enumerate(owner.tolist()):
                 slots = self._slots[key][state.name]
@@ -189,10 +192,6 @@ def _types(state: State[Any]) -> list[pa.DataType]:
 
 def _ttl(state: State[Any]) -> int | None:
     return None if state.ttl_ms is None else state.ttl_ms * _MICROSECONDS
-
-
-def _lists(rows: pa.Table, name: str) -> list[Any]:
-    return python_values(rows.column(name).combine_chunks())
 
 
 def _entries(columns: dict[str, Any], value: Restore | None, key: Restore | None) -> list[Entry]:

@@ -328,9 +328,9 @@ class Calls:
 
 
 def _place(context: ProcessContext, cause: object) -> str:
-    told = f"timer {cause.name!r} of {cause.time} ms" if isinstance(cause, Timer) else _short(cause)
+    described = f"timer {cause.name!r} of {cause.time} ms" if isinstance(cause, Timer) else _short(cause)
     key = ", ".join(f"{name} = {value!r}" for name, value in zip(context.key._fields, context.key, strict=True))
-    return f"It was called for {told}{f' of the key {key}' if key else ''}."
+    return f"It was called for {described}{f' of the key {key}' if key else ''}."
 
 
 def _short(value: object) -> str:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Row
 
 from sqlstream.udfs.garbage import spare_imports
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
-
     from sqlstream.udfs.kernel import StateKey
     from sqlstream.udfs.spark.adapter import KernelProcessor
+
 
 _STEP, _STATE, _TOLD = "step", "state", "told"
 
@@ -65,9 +66,9 @@ class StepFolder:
 
 
 def _written(file: Path, content: bytes) -> None:
-    beside = file.with_name(f".{file.name}")
-    beside.write_bytes(content)
-    beside.replace(file)
+    temporary = file.with_name(f".{file.name}")
+    temporary.write_bytes(content)
+    temporary.replace(file)
 
 
 @dataclass
@@ -138,8 +139,6 @@ class SteppedProcessor:
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The output of a step for its blobs."""
-        from pyspark.sql import Row  # sessions without Spark load this module
-
         spare_imports()
         number, watermark_ms = self.steps.current
         state = self.steps.state(self.operator, number - 1)
@@ -183,8 +182,6 @@ class RowsOfStep:
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the current step."""
-        import pyarrow.parquet as pq  # workers read it, sessions do without
-
         spare_imports()
         number, _ = self.steps.current
         file = Path(self.folder, f"{number:09d}.parquet")

@@ -58,14 +58,19 @@ class Buckets:
         return [(name, 0), (name, 1)]
 
     @staticmethod
-    def from_entries(data: Sequence[bytes | None], schema: pa.Schema, name: str) -> Buckets:
-        """Builds the index from the entries of ``keys``."""
+    def from_entries(
+        data: Sequence[bytes | None], schema: pa.Schema, name: str, formerly: pa.Schema | None = None
+    ) -> Buckets:
+        """Builds the index from the entries of ``keys``. ``formerly``: the schema under which earlier builds stored
+        the rows; what it is then written with is the new one."""
         whole, recent = data
         if whole is None:
             return Buckets.empty()
         table = np.frombuffer(whole, np.int64).reshape(-1, 6)
-        check_fingerprint(int(table[0, 0]), schema, name)
-        buckets = Buckets(table[1:].copy(), int(table[0, 1]), _whole=True, _recent=recent is not None)
+        is_former = formerly is not None and int(table[0, 0]) == fingerprint(formerly) != fingerprint(schema)
+        if not is_former:
+            check_fingerprint(int(table[0, 0]), schema, name)
+        buckets = Buckets(table[1:].copy(), int(table[0, 1]), _whole=not is_former, _recent=recent is not None)
         if recent is not None:
             rows = np.frombuffer(recent, np.int64).reshape(-1, 6)
             buckets.index[rows[:, LOW], NUMBER:] = rows[:, NUMBER:]
@@ -240,15 +245,15 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
     """The first of the chunks that are merged into one; the number of chunks if none are."""
-    chunks, behind = bucket.chunks, 0
+    chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
-        if number < last and size < (max(FACTOR * behind, SMALL) if number else FACTOR * behind):
+        if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
-        behind += size
+        rows_after += size
     first = min(first, bucket.stored)
     return len(chunks) if first == last < bucket.stored else first
 

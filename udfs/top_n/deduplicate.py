@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
-from sqlstream.udfs.state.keyed import ExpiringKernel
+from sqlstream.udfs.state.buckets import EVENT_TIMER
+from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 
@@ -25,7 +26,8 @@ class DeduplicateKernel(ExpiringKernel):
     """The kernel of a deduplication. ``input`` has ``keys``, the columns ``passed`` that are emitted, and ``time``, a
     BIGINT column; None: by arrival. ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are
     needed. ``ttl``: a key is dropped, without output, this many microseconds of processing time after its row arrived;
-    0: never."""
+    0: never. ``closes``: for first rows by arrival, the column with the watermark at which nobody needs to know the key
+    any more: then it is dropped, and rows that arrive later pass."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -34,6 +36,7 @@ class DeduplicateKernel(ExpiringKernel):
     last: bool
     before: bool = True
     ttl: int = 0
+    closes: str | None = None
 
     @cached_property
     def output(self) -> pa.Schema:
@@ -66,17 +69,31 @@ class DeduplicateKernel(ExpiringKernel):
         rows = self.combine(rows)
         state = self._state(context)
         stored = self._living.alive(state.load(rows.column(KEY_HASH).to_numpy()), context)
-        stored_row = places(rows, stored, self.keys)
+        stored_row = places(rows, stored.rename_columns(self._read.names), self.keys)
         takes = self._takes(rows, stored, stored_row)
-        self._emit(rows, stored, stored_row, np.flatnonzero(takes), context)
-        new = self._kept(rows.filter(pa.array(takes)), context)
+        is_open = self._is_open(rows, context)
+        self._emit(rows, stored, stored_row, np.flatnonzero(takes | ~is_open), context)
+        new = self._kept(rows.filter(pa.array(takes & is_open)), context)
         if self.is_final and not self.ttl:
             state.append(new)
         elif new.num_rows:
             stays = np.ones(stored.num_rows, np.bool_)
             stays[stored_row[takes & (stored_row >= 0)]] = False
             state.replace(pa.concat_tables([stored.filter(pa.array(stays)), new]))
-        self._living.close(state, context)
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        state = self._state(context)
+        rows = state.due(Domain.EVENT, watermark)
+        if rows.num_rows:
+            state.replace(rows.filter(pc.greater(rows.column(EVENT_TIMER), watermark)))
+        self._close(state, context)
+
+    def _is_open(self, rows: pa.Table, context: Context) -> Flags:
+        """True for rows whose key is still of interest."""
+        if self.closes is None:
+            return np.ones(rows.num_rows, np.bool_)
+        return np.asarray(rows.column(self.closes).to_numpy() > context.watermark, np.bool_)
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -115,7 +132,8 @@ class DeduplicateKernel(ExpiringKernel):
     # --- state --------------------------------------------------------------------------------------------------
 
     def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
-        columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context)]
+        closes = [rows.column(self.closes)] if self.closes is not None else []
+        columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context), *closes]
         return pa.Table.from_arrays(columns, schema=self._stored)
 
     @cached_property
@@ -126,7 +144,26 @@ class DeduplicateKernel(ExpiringKernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        return pa.schema([*(self.input.field(name) for name in self._names), *self._living.timer])
+        """The columns of the state. Of the first row in order of arrival, the keys alone are stored, under names that
+        do not depend on which other columns the query has: those may change."""
+        if not self.is_final:
+            return self._read
+        names = {name: f"__key_{number}" for number, name in enumerate(self.keys)}
+        return pa.schema([field.with_name(names.get(field.name, field.name)) for field in self._read])
+
+    @cached_property
+    def _read(self) -> pa.Schema:
+        """The same columns under the names that they have in the input, which earlier builds stored."""
+        closes = [(EVENT_TIMER, pa.int64())] if self.closes is not None else []
+        return pa.schema([*(self.input.field(name) for name in self._names), *self._living.timer, *closes])
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        self._living.close(state, context)
+        if self.closes is not None:
+            context.set_timer(Domain.EVENT, state.next_timer(Domain.EVENT))
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored, formerly=self._read)
 
 
 def _times(rows: pa.Table, column: str) -> Numbers:

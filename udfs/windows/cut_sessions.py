@@ -145,12 +145,12 @@ class CutSessionKernel(Kernel):
     def _turns(self, arrived: pa.Table, watermark: int) -> list[RowIndices]:
         """The rows in rounds. A row that the watermark has passed may close a session at once, so later rows of its key
         are in a later round."""
-        behind = arrived.column(TIME).to_numpy() <= watermark
-        if not behind.any():
-            return [np.arange(len(behind))]
+        passed = arrived.column(TIME).to_numpy() <= watermark
+        if not passed.any():
+            return [np.arange(len(passed))]
         key = dense_ids(arrived, self.keys).ids
         order = np.argsort(key, kind="stable")
-        before = np.cumsum(behind[order]) - behind[order]
+        before = np.cumsum(passed[order]) - passed[order]
         starts = np.flatnonzero(np.diff(key[order], prepend=-1))
         turn = np.empty(len(order), np.int64)
         turn[order] = before - np.repeat(before[starts], np.diff(starts, append=len(order)))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import LATE, Assigned, Session, Sessions, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners import Windows as Keyed
-from sqlstream.udfs.assigners.assigner import MILLISECOND, RowIndices
+from sqlstream.udfs.assigners.assigner import MILLISECOND
 from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
@@ -327,7 +327,10 @@ class SessionKernel(Kernel):
         keys = pa.concat_tables([loaded.select(self._keys.names), own_keys]).combine_chunks()
         numbers = dense_ids(keys, self.keys)
         held = loaded.select(self._function.accumulators.names)
-        live = Live(_windows(loaded, numbers.ids[: loaded.num_rows]), held)
+        live = Live(
+            Windows(numbers.ids[: loaded.num_rows], loaded.column(START).to_numpy(), loaded.column(END).to_numpy()),
+            held,
+        )
         windows = Windows(numbers.ids[loaded.num_rows :][ids.ids], start, end)
         rows = numbered(rows, windows.key, self._function, held, live.windows.key)
         live = self._join(live, rows, windows, context)
@@ -420,7 +423,3 @@ class SessionKernel(Kernel):
     def _schema(self) -> pa.Schema:
         own = ((START, pa.int64()), (END, pa.int64()), (self._timer, pa.int64()))
         return pa.schema([*self._keys, *own, *self._function.accumulators])
-
-
-def _windows(rows: pa.Table, key: RowIndices) -> Windows:
-    return Windows(key, rows.column(START).to_numpy(), rows.column(END).to_numpy())

@@ -20,7 +20,7 @@ What it asks of the runtime
 Counters
 --------
 Each operator is observed under the name ``operator/<number>`` (top down, from 0, in the order of ``Node.walk`` over
-the nodes with state; behind that of a chained operator stands ``/<number>`` of the lowest of its chain) with the
+the nodes with state; after that of a chained operator stands ``/<number>`` of the lowest of its chain) with the
 metrics ``late_rows``, rows that no window took in this micro-batch, ``pending``, rows that wait after it for lookups or
 for barriers, ``rows_taken``, rows that reached the kernel, and ``rows_given``, results that it gave.
 """

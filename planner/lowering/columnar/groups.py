@@ -146,7 +146,7 @@ def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) 
     for call in calls:
         for name, expression in call.columns:
             inputs.add(expression, name=name)
-    if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
+    if node.ttl_ms:  # rows that arrive before the first tick of the clock also have their whole time to live
         inputs.add_text(came_at(rows, context), CLOCK)
     keys = (*_keys(node), *set_keys(node))
     own = (*_key_columns(node, rows), *inputs.columns(), *kinds_of(node))
@@ -210,7 +210,7 @@ def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
 
 
 def set_keys(node: Grouped) -> list[str]:
-    """The key that tells sets apart."""
+    """The key that distinguishes grouping sets."""
     return [SET] if node.grouping_sets is not None else []
 
 

@@ -125,7 +125,7 @@ class Inputs:
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
-    """The inputs that every kernel of the node reads, beside its keys and times."""
+    """The inputs that every kernel of the node reads in addition to its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
@@ -139,7 +139,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
 
 
 def clock_of(rows: DataFrame) -> str:
-    """SQL text: when a row came, in microseconds."""
+    """SQL text: the arrival time of a row, in microseconds."""
     return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
 
 

@@ -68,7 +68,7 @@ class JoinInput:
 
 
 More = Callable[[int, Inputs], None]
-"""Adds the columns that kernels read of a port beside keys and fields."""
+"""Adds the columns that kernels read of a port in addition to keys and fields."""
 
 
 def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
@@ -223,7 +223,7 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
     """Joins without bounds on time."""
 
     def clock(port: int, inputs: Inputs) -> None:
-        """When rows came: Spark's clock is behind by a micro-batch."""
+        """When rows arrived: Spark's clock lags by a micro-batch."""
         if any(node.ttl_ms):
             inputs.add_text(came_at(inputs.below, context), CLOCK)
 

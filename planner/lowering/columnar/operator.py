@@ -42,7 +42,7 @@ def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
+    """The blobs after ``withWatermark``, and those of control rows for a key group, which reads them not.
 
     Spark looks for new data from left to right: it never sees a control row without the rows written before.
     """
@@ -65,7 +65,7 @@ COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
 
 _TICK_TIME = "__tick_time"
 _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"
-"""What of processing time has passed by a tick: rows of its millisecond may still come."""
+"""How much of processing time has passed at a tick: rows of its millisecond may still arrive."""
 
 
 @dataclass(frozen=True)

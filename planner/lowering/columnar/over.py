@@ -97,7 +97,7 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The calls as the kernel knows them; adds the columns that they read. ``in_time``: distances are milliseconds."""
+    """The calls for the kernel; adds the columns that they read. ``in_time``: distances are milliseconds."""
     for number, call in enumerate(calls):
         name, positional = result_name(number), call.positional
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
@@ -225,7 +225,11 @@ def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> D
     output = spark_schema(kernel.output, projected.schema)
     emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
     passed = [column(column_names[field.name]).alias(field.name) for field in node.passed]
-    return emitted.select(*passed, *_results(node.measures), *hidden(emitted))
+    return emitted.select(
+        *passed,
+        *(column(result_name(i)).alias(measure.name) for i, measure in enumerate(node.measures)),
+        *hidden(emitted),
+    )
 
 
 def _measure(measure: MatchOperand, name: str, inputs: Inputs) -> Measure:
@@ -250,10 +254,6 @@ def _operand(operand: MatchOperand, name: str, inputs: Inputs) -> Operand:
         return Current(name, value, operand.shift, absent)
     read = Mapped(name, value, operand.variable, operand.last, operand.offset, operand.shift, absent)
     return replace(read, running=operand.running)
-
-
-def _results(measures: Sequence[MatchOperand]) -> list[Column]:
-    return [column(result_name(i)).alias(measure.name) for i, measure in enumerate(measures)]
 
 
 KERNELS: Lowerings = {

@@ -44,7 +44,7 @@ def lower_process_table(node: ProcessTable, step: Step, context: Context) -> Dat
     rows = context.lower(step.input)
     carried = hidden_names(rows)
     read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
-    fields = _schema_of(read)
+    fields = arrow_schema(read.schema).append(pa.field(KEY_HASH, pa.int64()))
     kernel = _kernel(node, fields, context, tuple(carried))
     output = spark_schema(kernel.output, read.schema)
     made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
@@ -75,7 +75,7 @@ def _tables(node: ProcessTable, tables: Iterable[DataFrame]) -> Iterator[DataFra
 
 
 def _inputs(argument: ProcessInput, number: int) -> list[Column]:
-    """The event time, the columns of the function's rows, and those that come out with its own."""
+    """The event time, the columns of the function's rows, and those that are emitted with its own."""
     time = [F.expr(micros(argument.time)).alias(TIME)] if argument.time is not None else []
     fields = [column(name) for name in argument.fields]
     if argument.types:
@@ -105,7 +105,7 @@ def _passing(index: int) -> str:
 
 
 def _kernel(node: ProcessTable, schema: pa.Schema, context: Context, more: tuple[str, ...] = ()) -> Process:
-    """``more`` are columns of the input that come out behind those that the node passes through."""
+    """``more`` are columns of the input that are emitted after those that the node passes through."""
     function = context.runtime.function(node.function)
     assert function is not None, f'the binder has seen "{node.function}"'
     implementation: Any = context.runtime.implementation(function)
@@ -161,11 +161,6 @@ def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
 
 
 # --- row by row -----------------------------------------------------------------------------------------------
-
-
-def _schema_of(rows: DataFrame) -> pa.Schema:
-    """With the hidden columns, which no exchange takes out."""
-    return arrow_schema(rows.schema).append(pa.field(KEY_HASH, pa.int64()))
 
 
 def _called(kernel: Process, schema: pa.Schema) -> Batches:

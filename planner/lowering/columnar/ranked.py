@@ -107,6 +107,9 @@ def ranked_input(
     return RankedInput(rows, fields, own_names, InputField(time, micros=True) if time is not None else None)
 
 
+_CLOSES = "__closes"
+
+
 # --- deduplicate ----------------------------------------------------------------------------------------------
 
 
@@ -115,7 +118,8 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
-    ranked = ranked_input(node, node.keys, below, time=time, came_at=clock)
+    closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
+    ranked = ranked_input(node, node.keys, below, closes, time=time, came_at=clock)
     kernel = DeduplicateKernel(
         ranked.schema,
         ranked.keys,
@@ -124,6 +128,7 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
         node.last,
         before=not step.drops_before,
         ttl=node.ttl_ms * 1000,
+        closes=_CLOSES if node.closes is not None else None,
     )
     return ranked.results(ranked.emitted(kernel, step, context))
 
@@ -131,7 +136,6 @@ def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> Data
 # --- Top-N ----------------------------------------------------------------------------------------------------
 
 
-_CLOSES = "__closes"
 _NUMBER = "__number"
 
 
@@ -193,7 +197,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
     by_key = [key(name, rows.schema[name].dataType).alias(own) for own, name in keys.items()]
     named = [column(name).alias(own) for own, name in fields.items()]
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = with_key_hash(rows.select(*by_key, *named, row_kind(), *clock, *passed_on(rows)), tuple(keys))
     schema = kernel_schema(projected)
@@ -228,7 +232,7 @@ def _fields(node: SetOperation, rows: DataFrame, context: Context) -> DataFrame:
     """Adds KEY_HASH, which is the hash of all fields."""
     own = [key(name, rows.schema[name].dataType).alias(alias) for alias, name in _names(node).items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    # Rows that come before the first tick of the clock have all their time to live, too.
+    # Rows that arrive before the first tick of the clock also have their whole time to live.
     clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return with_key_hash(rows.select(*own, *kinds, *clock, *passed_on(rows)), tuple(_names(node)))
 

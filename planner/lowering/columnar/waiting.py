@@ -76,7 +76,7 @@ def _lookup_input(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame
         added += [c.alias(_CAME) for c in hidden_clock(rows)]
     else:
         added.append(row_kind())
-        # Rows that come before the first tick of the clock have all their time to live, too.
+        # Rows that arrive before the first tick of the clock also have their whole time to live.
         added += [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
     return rows.select(*fields, *added, *passed_on(rows))
 

@@ -50,7 +50,7 @@ from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_sch
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.planner.bad_rows import BAD, BAD_ROW, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
-from sqlstream.planner.lowering.bad_rows import path_of
+from sqlstream.planner.lowering.bad_rows import READ_FROM, has_required, path_of
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
@@ -84,6 +84,7 @@ def read_files(
     rows = files.select(
         *((metadata[c.name] if c.name in metadata else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
+        *(column.alias(name) for name, column in _read_from(environment, table, columns).items()),
         *(column.alias(name) for name, column in parts.items()),
     )
     return _checked(environment, table, values, rows, _columns_to_check(table, columns, values))
@@ -167,13 +168,21 @@ def _json_rows(
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: metadata.get(name, F.col(quoted(name))) for name in columns if name not in in_files}
+    read_from = _read_from(environment, table, columns)
+    keep |= {READ_FROM: _metadata("file.path")} if environment.finished else {}
     position = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, values, schema, "text")
     read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
     rows = read(files, _LINE, table, named, values, {**keep, **parts}, position)
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
+
+
+def _read_from(environment: Environment, table: Table, columns: tuple[str, ...]) -> dict[str, SparkColumn]:
+    """READ_FROM of finished rows of which columns are NOT NULL, for what is said of a row that lacks a value."""
+    checks = environment.finished and any(has_required(table, name) for name in columns)
+    return {READ_FROM: _metadata("file.path")} if checks else {}
 
 
 def _metadata(key: str) -> SparkColumn:

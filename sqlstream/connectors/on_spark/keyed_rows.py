@@ -27,6 +27,11 @@ from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import json_of
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _VERSIONS, _ROWS, _EPOCHS = "versions", "rows.parquet", "_epochs.json"
 _KEPT_S = 60.0
 """Seconds that a version is kept after it was replaced, for readers that have found it."""
@@ -154,8 +159,6 @@ def _write_file(folder: Path, rows: pa.Table, epochs: dict[str, int]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keeps other jobs on this machine from writing into the folder."""
-    import fcntl  # Windows has none
-
     with (folder / _LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

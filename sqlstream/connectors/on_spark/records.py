@@ -28,7 +28,7 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.lowering.bad_rows import of_file
+from sqlstream.planner.lowering.bad_rows import READ_FROM, without_rows
 from sqlstream.types import DataType
 
 _WHOLE = frozenset({"INT", "BIGINT"})
@@ -229,8 +229,9 @@ def decode(
     parsed = [c for c in records_columns(table) if tolerant or not of_files or c.name in columns]
     parse = F.from_json if is_json else F.from_csv
     fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
-    kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
-    fields += [F.col(f"__kept{i}").alias(name) for i, name in enumerate(keep or {})]
+    names = {name: name if name == READ_FROM else f"__kept{i}" for i, name in enumerate(keep or {})}
+    kept = [column.alias(names[name]) for name, column in (keep or {}).items()]
+    fields += [F.col(own).alias(name) for name, own in names.items()]
     where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
     texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
     if not tolerant and not is_json:
@@ -308,15 +309,17 @@ def without_bad(
     rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
 ) -> DataFrame:
     """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
-    the place, the beginning of the record.
-
-    No optimizer moves the check, because it names the file that is being read.
+    the place, the beginning of the record. No optimizer moves the check (``without_rows``).
     """
-    at = F.coalesce(F.concat(F.lit(" at "), position), of_file())
-    beginning = F.regexp_replace(shown(record), r"\s+", " ")
-    text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
-    text = F.concat(text, F.coalesce(F.concat(F.lit(": "), beginning), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
-    return rows.where(F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True)))
+
+    def readable(of_file: SparkColumn) -> SparkColumn:
+        at = F.coalesce(F.concat(F.lit(" at "), position), of_file)
+        beginning = F.coalesce(F.concat(F.lit(": "), F.regexp_replace(shown(record), r"\s+", " ")), F.lit(""))
+        hint = F.lit(f"\nHINT: {BAD_ROW_HINT}")
+        text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong, beginning, hint)
+        return F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True))
+
+    return without_rows(rows, readable)
 
 
 def bad_column(

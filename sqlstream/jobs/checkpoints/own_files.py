@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from sqlstream.connectors import Environment
     from sqlstream.planner.catalog import Table
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 # --- Written places of sinks (sinks.json) ----------------------------------------------------------------------
 # Some sinks keep a log beside their rows that says which of them are committed, as Spark's file sink does. If the log
 # is lost, a job that continues would begin a new one, and all earlier rows would be ignored.
@@ -215,13 +220,9 @@ def _opened(file: Path) -> int:
 
 def _locked(handle: int) -> bool:
     try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
+    except (OSError, AttributeError):  # the latter on Windows
         return True
     return True

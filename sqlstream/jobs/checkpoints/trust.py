@@ -22,6 +22,11 @@ from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.firing import UserTrigger
 from sqlstream.planner.node import Node
 
+try:
+    import pwd
+except ImportError:  # Windows
+    pwd = None  # type: ignore[assignment]
+
 FOREIGN_STATE = "SS419"
 SETTING = "execution.state-recovery.trust-any-owner"
 
@@ -111,8 +116,6 @@ def _owners(folder: Path, seen: set[tuple[int, int]]) -> Iterator[tuple[Path, in
 
 
 def _name(user: int) -> str:
-    with suppress(ImportError, KeyError):
-        import pwd
-
+    with suppress(AttributeError, KeyError):
         return f'"{pwd.getpwuid(user).pw_name}"'
     return str(user)

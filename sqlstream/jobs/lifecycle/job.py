@@ -133,6 +133,8 @@ class Job:
     and a restarted job completes what is missing.
     """
 
+    is_batch = False
+
     def __init__(
         self,
         specification: JobSpecification,

@@ -28,6 +28,7 @@ class ByTime(Groups):
         one, other = timed[0], timed[self.choice.randrange(2)]
         makers = [self.first_rows, self.interval_join, self.asof_join, self.temporal_join]
         makers += [self.window_groups, self.window_join, self.window_join, self.window_top_n]
+        makers += [self.distinct_in_windows, self.nearest_lateral]
         return self.choice.choice(makers)(one, other)
 
     def first_rows(self, one: TableKind, other: TableKind) -> Relation:
@@ -54,6 +55,28 @@ class ByTime(Groups):
         on = f"l.a = r.a AND l.ts {than} r.ts"
         return self._by_time(one, lambda dialect: f"ASOF {kind}JOIN {other.name} AS r ON {on}", kind)
 
+    def nearest_lateral(self, one: TableKind, other: TableKind) -> Relation:
+        """The newest row that is not after each row, as a subquery."""
+        alias, kind = self.alias(), self.choice.choice(["", "LEFT "])
+        than, key = self.choice.choice([">=", ">"]), self.choice.choice(["a", "b", "s"])
+        columns = (Column(self.name(), INT), Column(self.name(), OTHER))
+        where = f"r.{key} = l.{key} AND l.ts {than} r.ts"
+        nearest = f"SELECT r.ts AS v FROM {other.name} AS r WHERE {where} ORDER BY r.ts DESC"
+        join = f"{kind}JOIN LATERAL ({nearest} LIMIT 1) AS {alias} ON TRUE"
+        text = f"SELECT l.id AS {columns[0].name}, {alias}.v AS {columns[1].name} FROM {one.name} AS l {join}"
+        return Relation(lambda dialect: text, columns)
+
+    def distinct_in_windows(self, one: TableKind, other: TableKind) -> Relation:
+        """Groups in windows of distinct rows."""
+        columns = tuple(Column(self.name(), kind) for kind in (OTHER, INT, INT))
+        key = self.choice.choice(["a", "b"])
+        both = f"SELECT {key} AS k, ts FROM {one.name} UNION SELECT {key} AS k, ts FROM {other.name}"
+        rows = self.choice.choice([both, f"SELECT DISTINCT {key} AS k, ts FROM {other.name}"])
+        windowed = self.windows_of(f"({rows}) AS d", hops=self.choice.random() < 0.4, ours=f"({rows})")
+        calls = (f"w.window_end AS {columns[0].name}", f"COUNT(*) AS {columns[1].name}", f"SUM(k) AS {columns[2].name}")
+        items, by = ", ".join(calls), "w.window_start, w.window_end"
+        return Relation(lambda dialect: f"SELECT {items} FROM {windowed(dialect)} AS w GROUP BY {by}", columns)
+
     def temporal_join(self, one: TableKind, other: TableKind) -> Relation:
         """``history`` has all that happened to the table of versions; what was deleted is there no longer."""
         kind = self.choice.choice(["", "LEFT "])
@@ -73,6 +96,10 @@ class ByTime(Groups):
 
     def windows(self, table: TableKind, *, hops: bool) -> Text:
         """In FROM: the rows of a table with ``window_start`` and ``window_end``."""
+        return self.windows_of(table.name, hops=hops, ours=table.name)
+
+    def windows_of(self, source: str, *, hops: bool, ours: str) -> Text:
+        """The same of a table or a query."""
         slide = "INTERVAL '5' MINUTE"
         count = 2 if hops else 1
         size = f"INTERVAL '{5 * count}' MINUTE"
@@ -80,11 +107,11 @@ class ByTime(Groups):
         def text(dialect: str) -> str:
             if dialect == OURS:
                 slides = f"{slide}, " if hops else ""
-                return f"{'HOP' if hops else 'TUMBLE'}(TABLE {table.name}, DESCRIPTOR(ts), {slides}{size})"
+                return f"{'HOP' if hops else 'TUMBLE'}(TABLE {ours}, DESCRIPTOR(ts), {slides}{size})"
             start = f"time_bucket({slide}, ts)" if dialect == DUCKDB else "window(ts, '5 minutes').start"
             parts = [
                 f"SELECT *, {start} - {k} * {slide} AS window_start, {start} - {k} * {slide} + {size} AS window_end "
-                f"FROM {table.name}"
+                f"FROM {source}"
                 for k in range(count)
             ]
             return f"({' UNION ALL '.join(parts)})"

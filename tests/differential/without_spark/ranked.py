@@ -43,15 +43,21 @@ def run_top_n(node: TopN, step: Step, harness: PlanHarness) -> pa.Table:
 
 
 def run_deduplicate(node: Deduplicate, step: Step, harness: PlanHarness) -> pa.Table:
-    if not node.timed:
+    if not node.timed and not node.is_distinct:
         raise NotHere("processing time")
     rows, fields = numbered(node.input, harness.rows(step.input))
     rows = rows.append_column(_TIME, micros(rows.column(fields[node.time])))
+    closes = None
+    if node.closes is not None:
+        closes = "__closes"
+        at = pc.add(micros(rows.column(fields[node.closes.field])), 1000 * node.closes.after_ms)
+        rows = rows.append_column(closes, at)
+    time = _TIME if node.timed else None
     keys, passed = tuple(fields[name] for name in node.keys), tuple(fields.values())
     before = not step.drops_before
     emitted = harness.emitted(
         step,
-        lambda schema: DeduplicateKernel(schema, keys, passed, _TIME, node.last, before=before, ttl=0),
+        lambda schema: DeduplicateKernel(schema, keys, passed, time, node.last, before=before, ttl=0, closes=closes),
         [rows],
         keys,
     )

@@ -114,7 +114,7 @@ class Campaign:
         """Some queries over the same changes: one by one as finished data, together as a stream."""
         tables = random_tables(choice)
         past = _in_few_batches(random_history(choice, tables, _CHANGES_OF_A_JOB), choice)
-        seed, finished = choice.randrange(1000), Finished()
+        seed = choice.randrange(1000)
         cases: list[tuple[Case, Rows]] = []
         while len(cases) < queries:
             case = Case(random_query(choice, tables), past, seed)
@@ -124,10 +124,11 @@ class Campaign:
                     cases.append((case, Duckdb().rows(case)))
                 except (Refused, NoReference) as error:
                     self.others[f"not on Spark: {error}"] += 1
-        for case, rows in cases:
-            self._compare(Oracle("finished data and DuckDB", finished, Duckdb()), case, number, rows)
-            if choice.random() < 0.3 and (condition := self._condition(choice, case)):
-                self._logic(choice, case, condition, finished, number)
+        with Finished() as finished:
+            for case, rows in cases:
+                self._compare(Oracle("finished data and DuckDB", finished, Duckdb()), case, number, rows)
+                if choice.random() < 0.3 and (condition := self._condition(choice, case)):
+                    self._logic(choice, case, condition, finished, number)
         self._stream(Stream(streaming=choice.random() < 0.4), cases, number)
 
     def _logic(self, choice: Random, case: Case, condition: str, finished: Finished, number: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from sqlstream.testing import StreamTest
+from sqlstream.testing.tested_session import fast_directory
 from tests.differential.changes import History, TableKind
 from tests.differential.comparing import Refused, Rows, merged, plan_of_text, tables_in_the_end, without_spark
 from tests.fuzz.results.reference import in_duckdb
@@ -91,6 +93,9 @@ class Kernels:
         return without_spark(made, case.past, groups=groups, restarts=restarts)
 
 
+_numbers = count()
+
+
 class Finished:
     """As one query of Spark SQL over files."""
 
@@ -99,6 +104,15 @@ class Finished:
     def __init__(self) -> None:
         self._past: History | None = None
         self._session: Session | None = None
+        self._folder = fast_directory("sqlstream-fuzz-")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def rows(self, case: Case) -> Rows:
         session = self._on(case.past)
@@ -117,11 +131,11 @@ class Finished:
             return self._session
         if self._session is not None:
             self._session.close()
-        session, self._folder = LocalSession(), tempfile.TemporaryDirectory()
+        session = LocalSession()
         session.sql("SET 'execution.runtime-mode' = 'batch'")
         rows = tables_in_the_end(past)
         for table in past.of:
-            path = Path(self._folder.name) / table.name
+            path = self._folder / str(next(_numbers))
             path.mkdir()
             pq.write_table(_with_zone(rows[table.name]), path / "rows.parquet")
             session.sql(_of_files(table, path))

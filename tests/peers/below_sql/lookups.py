@@ -18,11 +18,11 @@ import pyarrow as pa
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import NotDriven
 from sqlstream.types import BIGINT
+from sqlstream.udfs.lookup.asking import worker
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
 from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
-from sqlstream.udfs.lookup.worker import worker
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 Emitted = list[dict[str, Any]]

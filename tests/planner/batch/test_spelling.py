@@ -50,6 +50,27 @@ def spelled(text: str) -> str:
             "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t",
             "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 AS `n + 1` FROM t) SELECT n FROM t",
         ),
+        (
+            "SELECT a + 1 AS x, SUM(x) AS s, SUM(x * 2), x AS y FROM t GROUP BY a",
+            "SELECT a + 1 AS x, SUM((a + 1)) AS s, SUM((a + 1) * 2) AS `sum(x * 2)`, (a + 1) AS y FROM `_t` AS `t` "
+            "GROUP BY a",
+        ),
+        (
+            "SELECT x.b AS n, ROW_NUMBER() OVER (ORDER BY n) AS m FROM (SELECT a AS n, b FROM t) AS x",
+            "SELECT x.b AS n, ROW_NUMBER() OVER (ORDER BY n) AS m FROM (SELECT a AS n, b FROM `_t` AS `t`) AS x",
+        ),
+        (
+            "SELECT a AS n, ROW_NUMBER() OVER (ORDER BY n) AS m FROM t",
+            "SELECT a AS n, ROW_NUMBER() OVER (ORDER BY a) AS m FROM `_t` AS `t`",
+        ),
+        (
+            "SELECT a, GROUPING(a), GROUPING_ID(b) FROM t GROUP BY a HAVING GROUPING(a) = 0",
+            "SELECT a, CAST(0 AS TINYINT) AS `grouping(a)`, GROUPING_ID(b) AS `grouping_id(b)` FROM `_t` AS `t` "
+            "GROUP BY a HAVING CAST(0 AS TINYINT) = 0",
+        ),
+        ("SELECT x FROM TABLE(EXPLODE(ARRAY(1))) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
+        ("SELECT x FROM LATERAL EXPLODE(ARRAY(1)) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
+        ("SELECT x FROM LATERAL (SELECT 1 AS x) AS t", "SELECT x FROM (SELECT 1 AS x) AS t"),
         ("SELECT COUNT(*) FROM t", "SELECT COUNT(*) AS `count(*)` FROM `_t` AS `t`"),
         ("SELECT FIRST_VALUE(a) AS f FROM t", "SELECT FIRST_VALUE(a) IGNORE NULLS AS f FROM `_t` AS `t`"),
         (

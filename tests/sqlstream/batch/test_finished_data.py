@@ -133,6 +133,29 @@ QUERIES = {
         (2, False, True, False, None, True, False, False, True),
         (3, True, False, False, True, True, False, True, False),
     ],
+    "SELECT COUNT(*) AS n FROM sales WHERE shop > 99 GROUP BY ()": [(0,)],
+    "SELECT 1 AS one FROM sales WHERE shop > 99 GROUP BY ()": [(1,)],
+    "SELECT shop, kind, COUNT(*) AS n FROM sales WHERE shop < 3 GROUP BY (shop, kind), () ORDER BY 1, 2": [
+        (1, "x", 1),
+        (1, "z", 1),
+        (2, "y", 1),
+    ],
+    "SELECT shop, COUNT(*) AS n, (SELECT MAX(city) FROM shops AS c WHERE c.shop = s.shop) AS city FROM sales AS s "
+    "GROUP BY shop HAVING COUNT(*) >= (SELECT MIN(c.shop) FROM shops AS c WHERE c.shop = s.shop) ORDER BY 1": [
+        (1, 2, "Ulm"),
+    ],
+    "SELECT kind, ROW_NUMBER() OVER () AS n, RANK() OVER (PARTITION BY kind) AS r FROM sales WHERE shop = 2": [
+        ("y", 1, 1),
+    ],
+    "SELECT city FROM shops AS c ORDER BY (SELECT SUM(amount) FROM sales AS s WHERE s.shop = c.shop) DESC NULLS LAST": [
+        ("Ulm",),
+        ("Bonn",),
+        ("Köln",),
+    ],
+    "SELECT city AS shop FROM shops ORDER BY shops.shop IN (SELECT shop FROM sales), shop DESC LIMIT 2": [
+        ("Köln",),
+        ("Ulm",),
+    ],
     "SELECT shop, SINGLE_VALUE(city) AS city FROM shops GROUP BY shop HAVING COUNT(*) >= ALL (SELECT 1) ORDER BY 1": [
         (1, "Ulm"),
         (2, "Bonn"),

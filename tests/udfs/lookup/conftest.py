@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.udfs.lookup import deferred, operator
-from sqlstream.udfs.lookup.worker import Worker
+from sqlstream.udfs.lookup.asking import Worker
 from tests.udfs.lookup.scripted import VirtualLoop
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlstream.types import BIGINT, STRING
+from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
-from sqlstream.udfs.lookup.worker import Worker
 
 REQUEST = Request(keys=(("k", BIGINT),), columns=(("k", BIGINT), ("v", STRING)))
 

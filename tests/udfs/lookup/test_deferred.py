@@ -14,10 +14,10 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME
 from sqlstream.udfs.lookup import deferred as module
 from sqlstream.udfs.lookup.answers import AnswerShape
+from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.deferred import DeferredLookups
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout, Order, Retry
-from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.scripted import REQUEST, Script, VirtualLoop, scripted, settle, values
 
 SCHEMA = pa.schema(

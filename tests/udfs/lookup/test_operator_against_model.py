@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.lookup import operator
+from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 from sqlstream.udfs.lookup.source import Key, Row
-from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.scripted import Script, VirtualLoop, scripted
 
 KEYS = range(6)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sqlstream.udfs.lookup.asking import MOST_RUNS, Worker, worker
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, Order
-from sqlstream.udfs.lookup.worker import MOST_RUNS, Worker, worker
 from tests.udfs.lookup.scripted import Script, scripted, values
 
 _NAMES = (f"worker{number}" for number in itertools.count())
@@ -90,7 +90,7 @@ def test_what_fails_on_the_loop_fails_here(own):
 
 _FORK = """
 import os, sys
-from sqlstream.udfs.lookup.worker import worker
+from sqlstream.udfs.lookup.asking import worker
 before = worker()
 child = os.fork()
 if child == 0:

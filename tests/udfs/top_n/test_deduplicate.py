@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.driver import GroupContext, unfolded
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, MemoryStore
+from sqlstream.udfs.state.chunked import StateSchemaError
+from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
@@ -134,3 +138,103 @@ def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) 
         now += passed
         kernel.batch(rows(*item), processing_time=now)
         assert sorted(map(repr, came(kernel))) == sorted(map(repr, expected))
+
+
+# --- keys of first rows in order of arrival, in the state -----------------------------------------------------
+
+
+def first_by_key(key: str, others: tuple[str, ...]) -> DeduplicateKernel:
+    """Keeps the first row of each ``key``; other columns of the query stand before it."""
+    schema = pa.schema([(KEY_HASH, pa.int64()), *((name, pa.int64()) for name in others), (key, pa.string())])
+    return DeduplicateKernel(schema, (key,), (*others, key), None, last=False)
+
+
+def keys_emitted(kernel: DeduplicateKernel, store: MemoryStore, *keys: str) -> list[str]:
+    context = GroupContext(store)
+    (name,) = kernel.keys
+    given = [{**dict.fromkeys(kernel.passed, 0), KEY_HASH: ord(key), name: key} for key in keys]
+    kernel.on_rows(pa.Table.from_pylist(given, kernel.input), context)
+    return [key for rows in unfolded(kernel, context.emitted[True]) for key in rows.column(name).to_pylist()]
+
+
+def test_the_keys_that_came_are_stored_apart_from_the_other_columns_of_the_query():
+    store = MemoryStore()
+    assert keys_emitted(first_by_key("__field_0", ()), store, "a", "b") == ["a", "b"]
+    assert keys_emitted(first_by_key("__field_2", ("__field_0", "__field_1")), store, "b", "c") == ["c"]
+
+
+@pytest.mark.parametrize("count", [1, 20_000])
+def test_keys_that_earlier_builds_stored_by_the_name_of_their_column_are_read(count):
+    """They are there by the new names from then on, however few buckets change."""
+    store, kernel = MemoryStore(), first_by_key("__field_0", ())
+    state = KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("__field_0", pa.string())]))
+    hashes = np.concatenate([[ord("a")], np.arange(1_000, 1_000 + count - 1)])
+    state.append(pa.table({KEY_HASH: hashes, "__field_0": ["a", *map(str, range(count - 1))]}, state.schema))
+    state.flush()
+    assert keys_emitted(kernel, store, "a", "b") == ["b"]
+    changed = first_by_key("__field_1", ("__field_0",))
+    assert keys_emitted(changed, store, "a", "b", "c") == ["c"]
+    assert KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("__key_0", pa.string())])).rows() == count + 2
+
+
+def test_state_of_other_columns_is_none_of_earlier_builds():
+    store = MemoryStore()
+    state = KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("other", pa.string())]))
+    state.append(pa.table({KEY_HASH: [1], "other": ["a"]}, state.schema))
+    state.flush()
+    with pytest.raises(StateSchemaError, match="other columns than the query"):
+        keys_emitted(first_by_key("__field_0", ()), store, "a")
+
+
+# --- distinct rows below windows --------------------------------------------------------------------------------
+
+DISTINCT = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.int64()), ("closes", pa.int64())])
+
+
+def distinct(**options: Any) -> KernelHarness:
+    kernel = DeduplicateKernel(DISTINCT, ("k", "ts"), ("k", "ts"), None, last=False, closes="closes")
+    return KernelHarness(kernel, DISTINCT, ["k", "ts"], **options)
+
+
+def stored(kernel: KernelHarness) -> int:
+    assert isinstance(kernel.kernel, DeduplicateKernel)
+    return sum(KeyedState(store, "rows", kernel.kernel._stored).load_all().num_rows for store in kernel.stores)
+
+
+def test_distinct_rows_are_forgotten_when_their_windows_close():
+    kernel = distinct()
+    kernel.rows([{KEY_HASH: None, "k": "a", "ts": ts, "closes": ts + 10} for ts in (1, 2, 1)])
+    kernel.watermark(11)
+    assert (kernel.next_timer(Domain.EVENT), stored(kernel)) == (12, 1)
+    kernel.rows([{KEY_HASH: None, "k": "a", "ts": ts, "closes": ts + 10} for ts in (1, 2, 3)])
+    assert [(row["k"], row["ts"]) for row in kernel.output()] == [("a", 1), ("a", 2), ("a", 1), ("a", 3)]
+    kernel.finish()
+    assert stored(kernel) == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.one_of(st.none(), st.sampled_from("ab")), st.integers(0, 30)), max_size=8),
+            st.integers(0, 12),
+        ),
+        max_size=8,
+    ),
+    groups=st.integers(1, 3),
+    cut=st.integers(1, 15),
+    restarts=st.booleans(),
+)
+def test_each_distinct_row_comes_once_for_each_open_window(steps, groups, cut, restarts) -> None:
+    kernel = distinct(groups=groups, arrow_rows=cut, restarts=restarts)
+    known, watermark = set[tuple[str | None, int]](), -1
+    for item, passed in steps:
+        kernel.rows([{KEY_HASH: None, "k": k, "ts": ts, "closes": ts + 10} for k, ts in item])
+        emitted = [(row["k"], row["ts"]) for row in kernel.output()]
+        is_open = {row for row in item if row[1] + 10 > watermark}
+        assert sorted(map(repr, (row for row in emitted if row in is_open))) == sorted(map(repr, is_open - known))
+        assert {row for row in emitted if row not in is_open} == set(item) - is_open
+        known |= is_open
+        watermark += passed
+        kernel.watermark(watermark)
+        assert stored(kernel) == len({row for row in known if row[1] + 10 > watermark})

@@ -88,8 +88,8 @@ class FedClient:
 
     def _seconds(self, rows: list[dict[str, Any]]) -> float:
         behaviour = self.source.behaviour
-        told = [row[behaviour.delay_column] or 0 for row in rows] if behaviour.delay_column else []
-        return max([random.uniform(*behaviour.delay_ms), *told]) / 1000
+        own = [row[behaviour.delay_column] or 0 for row in rows] if behaviour.delay_column else []
+        return max([random.uniform(*behaviour.delay_ms), *own]) / 1000
 
     def _rows(self, key: Key) -> list[dict[str, Any]]:
         files = tuple(sorted(Path(self.source.folder).glob("[!.]*.parquet")))  # hidden ones are being written

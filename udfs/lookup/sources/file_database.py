@@ -22,6 +22,7 @@ from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColu
 if TYPE_CHECKING:
     import duckdb
 
+
 _KEYS_OF_A_STATEMENT = 1000
 """SQLite takes 32,766 parameters."""
 
@@ -276,10 +277,15 @@ def connect_to_duckdb(path: str) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(path, read_only=True)
 
 
+def duckdb_error() -> type[duckdb.Error]:
+    """The class of DuckDB's errors."""
+    import duckdb  # an optional package
+
+    return duckdb.Error
+
+
 class DuckDbSource(FileDatabase):
     """A table of a DuckDB file. No process may have the file open for writing."""
 
     async def open(self) -> FileClient:
-        from duckdb import Error  # an optional package
-
-        return self.client(DUCKDB, connect_to_duckdb, Error)
+        return self.client(DUCKDB, connect_to_duckdb, duckdb_error())

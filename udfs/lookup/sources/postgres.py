@@ -193,14 +193,12 @@ class Connections:
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        from psycopg.pq import TransactionStatus  # an optional package
-
         connection = self._idle.pop() if self._idle else await self._connected()
         try:
             yield connection
         finally:
             # One that is still busy belongs to a request that was cancelled.
-            if connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.info.transaction_status.name == "IDLE":
                 self._idle.append(connection)
             else:
                 await connection.close()

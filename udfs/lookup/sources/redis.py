@@ -64,18 +64,14 @@ class RedisSource:
     zone: str = "UTC"
 
     async def open(self) -> RedisClient:
-        # An optional package.
-        from redis.asyncio import BlockingConnectionPool, Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-        from redis.exceptions import ConnectionError as NoConnection
+        from redis import asyncio, backoff, exceptions  # an optional package
 
         # A connection that has ended since it was used is opened again, once; other retries are the operator's.
-        again = Retry(NoBackoff(), 1, supported_errors=(NoConnection,))
-        pool = BlockingConnectionPool.from_url(
+        again = asyncio.retry.Retry(backoff.NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,))
+        pool = asyncio.BlockingConnectionPool.from_url(
             self.server.url, timeout=self.server.timeout_ms / 1000, retry=again, **self.server.settings
         )
-        return RedisClient(self, Redis.from_pool(pool))
+        return RedisClient(self, asyncio.Redis.from_pool(pool))
 
 
 class RedisClient:
@@ -195,7 +191,7 @@ def failure(error: Exception, table: str, server: RedisServer, what: str) -> Con
     if isinstance(error, exceptions.TimeoutError | asyncio.TimeoutError):
         message = f'table "{table}" got no answer from Redis at {server.address} for {what} in {server.timeout_ms} ms'
         return ConnectorError(UNREACHABLE, message, hint="See whether the server is busy, or raise the option timeout.")
-    refusal = _refusal(error)
+    refusal = _refusal(error, exceptions)
     if refusal is not None:
         message = f'Redis at {server.address} refuses what table "{table}" asks for {what}: {error}'
         return ConnectorError(REFUSED, message, hint=refusal)
@@ -203,10 +199,8 @@ def failure(error: Exception, table: str, server: RedisServer, what: str) -> Con
     return ConnectorError(UNREACHABLE, message, hint="See whether the server runs and the option url names it.")
 
 
-def _refusal(error: Exception) -> str | None:
-    """Advice for an error that the server has answered; None if it has not answered."""
-    from redis import exceptions  # an optional package
-
+def _refusal(error: Exception, exceptions: Any) -> str | None:
+    """Advice for an error that the server has answered; None if it has not answered. ``exceptions``: those of redis."""
     match error:
         case exceptions.AuthenticationError() | exceptions.AuthorizationError() | exceptions.NoPermissionError():
             return "Correct the options username and password, or what this user may do (ACL)."

@@ -30,6 +30,11 @@ def test_a_query_ends_with_its_rows():
         assert query.fetchall() == [(2,), (2,), (2,)]
         assert isinstance(query.job, Job) and query.job.wait(60)
         assert query.job.state is JobState.FINISHED
+        for nothing in ("SELECT n FROM numbers LIMIT 0", "SELECT n, COUNT(*) AS c FROM numbers GROUP BY n LIMIT 0"):
+            query = session.sql(nothing)
+            assert isinstance(query, Query)
+            assert query.fetchall() == []
+            assert isinstance(query.job, Job) and query.job.wait(60)
 
 
 @pytest.mark.spark
@@ -84,6 +89,8 @@ def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left:
         ("SELECT n FROM (SELECT n FROM numbers LIMIT 5) AS t WHERE n > 2", None),
         ("SELECT n, COUNT(*) AS c FROM numbers GROUP BY n LIMIT 5", None),
         ("SELECT n FROM numbers", None),
+        ("SELECT n FROM numbers LIMIT 0", Limit(0, 0)),
+        ("SELECT n, COUNT(*) AS c FROM numbers GROUP BY n ORDER BY c LIMIT 0 OFFSET 2", Limit(0, 0)),
     ],
 )
 def test_only_what_can_give_no_more_rows_ends(query, wanted):

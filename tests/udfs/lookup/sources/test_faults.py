@@ -13,9 +13,9 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.lookup import operator
+from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout, Order, Retry
-from sqlstream.udfs.lookup.worker import Worker
 from tests.redis_server import RedisServer
 from tests.udfs.lookup.sources.test_http import source as http_source
 from tests.udfs.lookup.sources.test_redis import source as redis_source

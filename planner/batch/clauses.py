@@ -1,0 +1,85 @@
+"""GROUP BY, ORDER BY and OVER where our dialect has forms that Spark SQL lacks."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.catalogue import kind_of
+from sqlstream.grammar.depth import on_deep_stack
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.expressions import has_subquery, rewritten
+from sqlstream.planner.functions.calls import spark_name
+
+
+def group_in_words_of_spark(select: exp.Expr) -> None:
+    """Change GROUP BY of a copy: (a, b) stands for the keys a and b, of which Spark makes a row, and () for no key.
+
+    GROUP BY () makes one group of all rows, also of none, as an aggregate without GROUP BY does.
+    """
+    group = select.args.get("group")
+    if group is None or not any(isinstance(key, exp.Tuple) for key in group.expressions):
+        return
+    group.set("expressions", [key for term in group.expressions for key in _keys(term)])
+    if any(value for value in group.args.values()):
+        return
+    select.set("group", None)
+    if select.args.get("having") is None:
+        select.set("having", exp.Having(this=exp.true()))  # without an aggregate, too, there is one row
+
+
+def _keys(term: exp.Expr) -> list[exp.Expr]:
+    return list(term.expressions) if isinstance(term, exp.Tuple) else [term]
+
+
+_WITH_FRAME = "nth_value"
+
+
+def window_in_words_of_spark(window: exp.Window, context: Context) -> None:
+    """Give the window of a copy an order where a function numbers or shifts rows without one, which is any order.
+
+    Reports SS239 for a frame of such a function.
+    """
+    call = window.this
+    while isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this
+    called = spark_name(call) if isinstance(call, exp.Func) else None
+    if called is None or kind_of(called) is not BuiltinKind.WINDOW or called == _WITH_FRAME or window.args.get("alias"):
+        return
+    if window.args.get("spec") is not None:
+        context.wrong("SS239", f"{called.upper()} takes no frame", call, "Leave ROWS or RANGE out.")
+    if window.args.get("order") is None:
+        window.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Literal.number(1))]))
+
+
+_AFTER_ROWS = ("order", "limit", "offset")
+
+
+@on_deep_stack
+def sorted_by_columns(query: exp.Expr) -> exp.Expr:
+    """The query, in which ORDER BY has no subqueries: a query in FROM computes them, and * EXCEPT leaves them out.
+
+    Spark has no IN and EXISTS there, and no subquery that reads the query around it.
+    """
+    return rewritten(query, _with_computed_order)
+
+
+def _with_computed_order(select: exp.Expr) -> exp.Expr:
+    if not isinstance(select, exp.Select) or select.args.get("order") is None or select.args.get("distinct"):
+        return select
+    if not any(has_subquery(by.this) for by in select.args["order"].expressions):
+        return select
+    parts = {part: given.copy() for part in (*_AFTER_ROWS, "with_") if (given := select.args.get(part)) is not None}
+    shown = {expression.alias.casefold() for expression in select.expressions if isinstance(expression, exp.Alias)}
+    inner, names = select.copy(), list[exp.Identifier]()
+    for part in parts:
+        inner.set(part, None)
+    for by in parts["order"].expressions:
+        key = by.this
+        if isinstance(key, exp.Literal) or (isinstance(key, exp.Column) and key.name.casefold() in shown):
+            continue
+        names.append(exp.to_identifier(f"__order_{len(names)}", quoted=True))
+        inner.append("expressions", exp.Alias(this=key.copy(), alias=names[-1].copy()))
+        by.set("this", exp.column(names[-1].copy()))
+    source = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("sorted")))
+    return exp.Select(expressions=[exp.Star(except_=names)], from_=exp.From(this=source), **parts)

@@ -1,0 +1,204 @@
+"""Parts of a query over finished data that Spark SQL does not analyze, found in its syntax and its tables' columns.
+
+Such a query runs as a stream where a stream executes it. Most are subqueries that read the query around them: Spark
+joins them below the operator that has them, and not every operator of it can have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from sqlstream.errors import Span
+from sqlstream.grammar.depth import on_deep_stack
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner.batch.scopes import Queries, Scope, Scopes
+from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.catalog import Catalog, Table
+from sqlstream.planner.expressions import rewritten
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
+
+
+@on_deep_stack
+def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
+    """What messages call each part, and its place. The tables of the query are named as in ``tables``."""
+    gaps = _Gaps(catalog, tables)
+    return [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
+
+
+@on_deep_stack
+def with_values_of_groups(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> exp.Expr:
+    """The query with ANY_VALUE around scalar subqueries that are read beside GROUP BY and read its keys.
+
+    They have one value in each group, which Spark knows of aggregates alone.
+    """
+    gaps = _Gaps(catalog, tables)
+
+    def wrapped(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Subquery) or not gaps.is_value_of_group(node):
+            return node
+        return exp.AnyValue(this=node)
+
+    return rewritten(query, wrapped)
+
+
+class _Gaps(Scopes):
+    def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
+        super().__init__(catalog, tables)
+        self._own_catalog = catalog
+        self._scopes: dict[int, Scope] = {}
+        self._given: dict[int, Queries] = {}
+
+    def of_select(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
+        """What Spark does not analyze of a SELECT, without its subqueries."""
+        yield from self._outer_columns(select)
+        for query in self._subqueries(select):
+            if self._is_refused(query, select):
+                yield "a subquery in this place, which Spark does not execute,", span_of(query)
+        for window in _own_nodes(select):
+            call = window.this if isinstance(window, exp.Window) else None
+            if isinstance(call, exp.Expr) and isinstance(call.args.get("this"), exp.Distinct):
+                yield "DISTINCT in an aggregate with OVER, which Spark does not execute,", span_of(call)
+
+    # --- columns of queries around ------------------------------------------------------------------------------
+
+    def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
+        """Those that a subquery reads outside of WHERE, HAVING, ON and a select list without aggregates."""
+        scope = self._scope(select)
+        if scope.around is None:
+            return
+        aliases = {expression.alias.casefold() for expression in select.expressions if expression.alias}
+        for column in (node for node in _own_nodes(select) if isinstance(node, exp.Column)):
+            place = self._place(column, select)
+            of_group = place == "expressions" and self.is_aggregation(select)
+            of_window = column.find_ancestor(exp.Window, exp.Select) is not select
+            is_alias = not column.table and column.name.casefold() in aliases
+            refused = place in ("group", "order", "laterals") or of_group or of_window
+            if refused and not is_alias and scope.is_outer(column):
+                yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
+
+    def _place(self, node: exp.Expr, select: exp.Select) -> str:
+        """The clause of a SELECT that a node is in."""
+        while node.parent is not None and node.parent is not select:
+            node = node.parent
+        return str(node.arg_key)
+
+    # --- subqueries ---------------------------------------------------------------------------------------------
+
+    def _subqueries(self, select: exp.Select) -> Iterator[exp.Expr]:
+        """Those of the SELECT's expressions, not of FROM, LATERAL and WITH."""
+        for node in _own_nodes(select):
+            is_source = isinstance(node.parent, exp.From | exp.Join | exp.Lateral | exp.CTE)
+            if isinstance(node, exp.Query) and node is not select and not isinstance(node, exp.Table) and not is_source:
+                yield node
+
+    def _is_refused(self, query: exp.Expr, select: exp.Select) -> bool:
+        place = self._place(query, select)
+        is_scalar = not isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All)
+        in_window = query.find_ancestor(exp.Window, exp.Select) is not select
+        if place == "order" and not is_scalar:
+            return True
+        columns = [column for column in query.find_all(exp.Column) if self._reads(column, select)]
+        if not columns:
+            return False
+        if place in ("order", "laterals", "group"):
+            return True
+        if place == "joins":
+            return is_scalar or self._reads_both_sides(columns, query, select)
+        return _has_sets(select) or (in_window and is_scalar)
+
+    def is_value_of_group(self, query: exp.Subquery) -> bool:
+        """Whether a scalar subquery reads the grouped query around it in the select list, outside of aggregates."""
+        select = query.find_ancestor(exp.Select)
+        if not isinstance(select, exp.Select) or self._place(query, select) != "expressions":
+            return False
+        if isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All | exp.From | exp.Join | exp.Lateral):
+            return False
+        if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
+            return False
+        return any(self._reads(column, select) for column in query.find_all(exp.Column))
+
+    def _is_in_aggregate(self, node: exp.Expr, select: exp.Select) -> bool:
+        around = node.parent
+        while around is not None and around is not select:
+            if isinstance(around, AGGREGATE_WRAPPERS) or aggregate_name(around, self._own_catalog) is not None:
+                return True
+            around = around.parent
+        return False
+
+    def _reads(self, column: exp.Column, select: exp.Select) -> bool:
+        """Whether a column in a subquery of the SELECT is one of the SELECT, or of a query around that."""
+        inside = column.find_ancestor(exp.Select)
+        if not isinstance(inside, exp.Select):
+            return False
+        scope: Scope | None = self._scope(inside)
+        outer = self._scope(select)
+        while scope is not None and scope is not outer:
+            if scope.owner(column) is not None:
+                return False
+            scope = scope.around
+        return scope is not None and scope.level(column) is not None
+
+    def _reads_both_sides(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
+        """Whether a subquery of ON reads what is joined and what is before it."""
+        join = query.find_ancestor(exp.Join)
+        right = join.this.alias_or_name.casefold() if join is not None else ""
+        scope = self._scope(select)
+        owners = {owner.name.casefold() == right for column in columns if (owner := scope.owner(column)) is not None}
+        return len(owners) > 1
+
+    # --- scopes -------------------------------------------------------------------------------------------------
+
+    def _scope(self, select: exp.Select) -> Scope:
+        """The columns that a SELECT sees. A query in FROM sees what the query around does not, but for LATERAL."""
+        if id(select) not in self._scopes:
+            parent = select.find_ancestor(exp.Select)
+            around = self._scope(parent) if isinstance(parent, exp.Select) else None
+            if around is not None and isinstance(parent, exp.Select) and _is_source(select, parent):
+                around = around.around
+            self._scopes[id(select)] = self.scope_of(select, self._queries(select), around)
+        return self._scopes[id(select)]
+
+    def _queries(self, node: exp.Expr | None) -> Queries:
+        """The queries of WITH that a query sees."""
+        if node is None:
+            return Queries()
+        if id(node) not in self._given:
+            outer = self._queries(node.parent)
+            self._given[id(node)] = self.with_queries(node, outer, None) if node.args.get("with_") else outer
+        return self._given[id(node)]
+
+
+def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """The nodes of a SELECT down to its subqueries, which are the last ones."""
+    return select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
+
+
+def _has_sets(select: exp.Select) -> bool:
+    """Whether GROUP BY has more than one set of keys."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    written = any(isinstance(key, exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
+    return written or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+
+
+def _is_source(select: exp.Select, parent: exp.Select) -> bool:
+    """Whether a SELECT is a query of FROM or of WITH, and not behind LATERAL."""
+    node: exp.Expr = select
+    while node.parent is not None and node.parent is not parent:
+        node = node.parent
+        if isinstance(node, exp.Lateral):
+            return False
+        if isinstance(node, exp.CTE):
+            return True
+        if isinstance(node, exp.Join):
+            return any(node.this is part for part in _up(select, node))
+    return node.arg_key == "from_"
+
+
+def _up(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
+    while node is not top and node.parent is not None:
+        yield node
+        node = node.parent

@@ -1,0 +1,119 @@
+"""What Spark SQL lacks of the dialect: written for it otherwise, run as a stream, or refused alike in every mode."""
+
+from __future__ import annotations
+
+import pytest
+
+import sqlstream
+from sqlstream.batch import Batch, chosen
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.planner.batch import spark_text
+from sqlstream.session import Session
+
+FILES = "WITH ('connector' = 'filesystem', 'path' = '/data/{0}', 'format' = 'json')"
+TABLES = f"""
+CREATE TABLE t (a INT, b INT, arr ARRAY<INT>, at TIMESTAMP, WATERMARK FOR at AS at) {FILES.format("t")};
+CREATE TABLE u (a INT, b INT) {FILES.format("u")};
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    session = sqlstream.connect()
+    session.sql(TABLES)
+    return session
+
+
+def text_for_spark(session: Session, text: str, mode: str = "auto") -> str | None:
+    """The text of a batch with the names of its tables; None for a stream."""
+    session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+    (statement,) = parse_script(text)
+    assert isinstance(statement, nodes.Query)
+    plan = chosen(statement, session.workspace)
+    if not isinstance(plan, Batch):
+        return None
+    spelled = spark_text(plan.query).text
+    for table, name in plan.names.items():
+        spelled = spelled.replace(name, table)
+    return spelled.replace("`", "")
+
+
+SPELLED = {
+    "SELECT COUNT(*) AS n FROM t GROUP BY ()": "SELECT COUNT(*) AS n FROM t AS t HAVING TRUE",
+    "SELECT 1 AS one FROM t GROUP BY ()": "SELECT 1 AS one FROM t AS t HAVING TRUE",
+    "SELECT COUNT(*) AS n FROM t GROUP BY () HAVING COUNT(*) > 1": (
+        "SELECT COUNT(*) AS n FROM t AS t HAVING COUNT(*) > 1"
+    ),
+    "SELECT a, b, COUNT(*) AS n FROM t GROUP BY (a, b), ()": ("SELECT a, b, COUNT(*) AS n FROM t AS t GROUP BY a, b"),
+    "SELECT a, COUNT(*) AS n, (SELECT MAX(b) AS m FROM u WHERE u.a = t.a) AS m FROM t GROUP BY a": (
+        "SELECT a, COUNT(*) AS n, ANY_VALUE((SELECT MAX(b) AS m FROM u AS u WHERE u.a = t.a)) AS m FROM t AS t "
+        "GROUP BY a"
+    ),
+    "SELECT a, COUNT(*) AS n, (SELECT MAX(b) AS m FROM u) AS m FROM t GROUP BY a": (
+        "SELECT a, COUNT(*) AS n, (SELECT MAX(b) AS m FROM u AS u) AS m FROM t AS t GROUP BY a"
+    ),
+    "SELECT ROW_NUMBER() OVER (PARTITION BY a) AS n FROM t": (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY a ORDER BY 1 NULLS LAST) AS n FROM t AS t"
+    ),
+    "SELECT a FROM t ORDER BY EXISTS (SELECT b FROM u), a DESC LIMIT 3": (
+        "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, EXISTS(SELECT b FROM u AS u) AS __order_0, "
+        "a AS __order_1 FROM t AS t) AS sorted ORDER BY __order_0, __order_1 DESC LIMIT 3"
+    ),
+    "SELECT (SELECT MAX(b) FROM u) FROM t": (
+        "SELECT (SELECT MAX(b) AS max(b) FROM u AS u) AS (SELECT max(b) FROM u) FROM t AS t"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_spark_reads_it_in_other_words(session: Session, text: str) -> None:
+    spelled = text_for_spark(session, text)
+    assert spelled is not None
+    assert spelled.replace(" NULLS FIRST", "").replace("DESC NULLS LAST", "DESC") == SPELLED[text]
+
+
+STREAMS = (
+    "SELECT a, COUNT(*), (SELECT MAX(b) FROM u WHERE u.a = t.a) FROM t GROUP BY ROLLUP (a)",
+    "SELECT COUNT(DISTINCT a) OVER (ORDER BY b) FROM t",
+    "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND t.b > (SELECT MAX(b) FROM u WHERE u.a = t.a)",
+)
+
+
+@pytest.mark.parametrize("text", STREAMS)
+def test_a_stream_executes_what_spark_does_not(session: Session, text: str) -> None:
+    assert text_for_spark(session, text) is None
+    assert text_for_spark(session, text, "batch") is None
+
+
+REFUSED = {
+    "SELECT SUM(a) OVER (ORDER BY b GROUPS 2 PRECEDING) FROM t": ("SS304", "2"),
+    "SELECT NTILE(4) OVER (ORDER BY b ROWS 2 PRECEDING) FROM t": ("SS239", "NTILE(4)"),
+    "SELECT a > ALL (arr) FROM t ORDER BY 1": ("SS355", "ALL (arr)"),
+    "SELECT a = ANY (arr) FROM t ORDER BY 1": ("SS355", "ANY (arr)"),
+    "SELECT ARRAY(SELECT b FROM u) FROM t": ("SS308", "SELECT b FROM u"),
+    "SELECT UPPER(s => 'x') FROM t ORDER BY 1": ("SS338", "s => 'x'"),
+    "SELECT a FROM t WHERE nope IN (SELECT a FROM u) ORDER BY 1": ("SS201", "nope"),
+    "SELECT t.a FROM t FULL JOIN u ON t.a < u.a WHERE u.nope > 1": ("SS201", "u.nope"),
+    "SELECT t.a, u.b FROM t FULL JOIN u ON t.a < u.a GROUP BY t.a": ("SS208", "u.b"),
+    "SELECT t.b FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b WHERE nope": ("SS201", "nope"),
+    "SELECT a FROM t WHERE a > 'x' || 1 AND a IN (SELECT nope FROM u) ORDER BY 1": ("SS201", "nope"),
+}
+
+
+@pytest.mark.parametrize("mode", ["auto", "batch", "streaming"])
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_no_mode_executes_is_refused_with_its_place(session: Session, text: str, mode: str) -> None:
+    if mode == "streaming" and ("ORDER BY 1" in text or "NTILE" in text):
+        return  # which streams refuse first
+    with pytest.raises(SqlStreamError) as error:
+        text_for_spark(session, text, mode)
+    places = {(d.code, text[d.span.start : d.span.end]) for d in error.value.diagnostics if d.span is not None}
+    assert REFUSED[text] in places, error.value.diagnostics
+
+
+def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> None:
+    text = "SELECT a FROM t"
+    for level in range(60):  # each level would double the time
+        text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
+    assert text_for_spark(session, text) is not None

@@ -1,4 +1,4 @@
-"""What the planner knows of tables, views and functions: frozen definitions and the protocol that serves them.
+"""Tables, views and functions for the planner: frozen definitions, and the protocol of the catalog that serves them.
 
 The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 """
@@ -51,7 +51,8 @@ class Column:
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
     ``virtual``: a metadata column that is never written.
-    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
+    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one, and
+    ``precision`` the p of ``TIMESTAMP(p)``.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Column:
     comment: str | None = None
     declared: str | None = None
     virtual: bool = False
+    precision: int | None = field(default=None, compare=False)
 
     @property
     def physical(self) -> bool:
@@ -94,8 +96,8 @@ class Watermark:
 @dataclass(frozen=True)
 class Table:
     """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
-    its connector reads it and does not look up rows in it. ``distributed``: it says how its rows go to buckets.
-    ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
+    its connector reads it and does not look up rows in it. ``distributed``: it declares how rows are distributed to
+    buckets. ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
 
     name: str
     columns: tuple[Column, ...]

@@ -415,12 +415,23 @@ class Node:
 
     @property
     @cached_per_node
+    def has_sub_millisecond_times(self) -> bool:
+        """True where event times of the rows may lie between two milliseconds, the unit of Spark's watermark."""
+        return any(child.has_sub_millisecond_times for child in self.inputs)
+
+    @property
+    def operator_held_back_ms(self) -> int:
+        """How far the watermark that this operator sees is behind the query's."""
+        return max((child.watermark_held_back_ms for child in self.inputs), default=0)
+
+    @property
+    @cached_per_node
     def watermark_held_back_ms(self) -> int:
         """How far rows of this node may be behind the query's watermark and still be on time.
 
         Operators above see a watermark that is held back by as much.
         """
-        return max((child.watermark_held_back_ms for child in self.inputs), default=0)
+        return self.operator_held_back_ms
 
     # --- EXPLAIN ----------------------------------------------------------------------------------------------
 

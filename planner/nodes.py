@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
@@ -99,6 +99,7 @@ class AssignTime(Unary):
     For PROCESSING and INGESTION the column is added to the schema (the clock at the batch, at the source) and
     ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) unite with the rows here.
     ``follows`` is a field of the input whose greatest value is the watermark instead; it ends here.
+    ``sub_millisecond``: its times are not declared to be whole milliseconds, which ``TIMESTAMP(3)`` does.
     """
 
     column: str
@@ -106,6 +107,12 @@ class AssignTime(Unary):
     domain: TimeDomain
     table: str
     follows: str | None = None
+    sub_millisecond: bool = field(default=False, kw_only=True)
+
+    @property
+    @cached_per_node
+    def has_sub_millisecond_times(self) -> bool:
+        return self.sub_millisecond or self.input.has_sub_millisecond_times
 
     @cached_property
     def schema(self) -> Schema:

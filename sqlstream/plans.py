@@ -21,18 +21,19 @@ from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SIN
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
+from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, with_final_rows
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet, dead_letter_tables
+from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
-from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
+from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, UPSERT_MATERIALIZE, Settings
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
@@ -168,7 +169,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 @on_deep_stack
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
-    collide = workspace.settings[UPSERT_MATERIALIZE] != "auto"
+    collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
     plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
@@ -189,8 +190,40 @@ def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool 
     """The plan as written, whose tables may lack what it asks of them; ``any_order``: without ORDER BY and LIMIT."""
     settings = replace(emit_settings(workspace.settings), any_order=any_order)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
-    force = workspace.settings[UPSERT_MATERIALIZE] == "force"
-    return _with_rows_left(plan, statement, settings.state_ttl_ms, force=force)
+    plan = _with_columns_left(plan, statement, workspace.settings[PARTIAL_INSERT])
+    keeps = workspace.settings[UPSERT_MATERIALIZE] in ("auto", "force")
+    return _with_rows_left(plan, statement, settings.state_ttl_ms, keeps=keeps)
+
+
+def _with_columns_left(plan: Root, statement: Planned, setting: str) -> Root:
+    if isinstance(plan, StatementSet):
+        assert isinstance(statement, nodes.StatementSet)
+        pairs = zip(plan.inserts, statement.inserts, strict=True)
+        return replace(plan, inserts=tuple(with_columns_left(insert, written, setting) for insert, written in pairs))
+    if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
+        return with_columns_left(plan, statement, setting)
+    return plan
+
+
+def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
+    """The plan that ``upsert-materialize`` = none gives, which was the default of earlier builds."""
+    settings = workspace.settings.copy()
+    settings.set(UPSERT_MATERIALIZE, "none")
+    return plan_of(statement, replace(workspace, settings=settings))
+
+
+def keeps_rows_left(plan: Root) -> bool:
+    """True where an operator right below a table knows all rows of each PRIMARY KEY."""
+    inserts = plan.inserts if isinstance(plan, StatementSet) else (plan,)
+    below = (_below_projections(insert) for insert in inserts if isinstance(insert, Insert))
+    return any(isinstance(node, TopN) and node.newest_first and not node.order for node in below)
+
+
+def _below_projections(plan: Insert) -> Node:
+    below = plan.input
+    while isinstance(below, Project):
+        below = below.input
+    return below
 
 
 def _with_sinks(plan: Node) -> Root:
@@ -204,15 +237,15 @@ def _with_sinks(plan: Node) -> Root:
     return plan
 
 
-def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, force: bool) -> Root:
+def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, keeps: bool) -> Root:
     """The plan, in which, where this is asked for, an operator knows all rows of each PRIMARY KEY on which they may
     collide: where the last one goes, the one before it is there again. As Flink's SinkUpsertMaterializer."""
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
-        inserts = (_with_rows_left(insert, written, ttl_ms, force=force) for insert, written in pairs)
+        inserts = (_with_rows_left(insert, written, ttl_ms, keeps=keeps) for insert, written in pairs)
         return replace(plan, inserts=tuple(insert for insert in inserts if isinstance(insert, Insert)))
-    wanted = force or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
+    wanted = keeps or (isinstance(statement, nodes.Insert) and statement.conflict == "DEDUPLICATE")
     if not wanted or not isinstance(plan, Insert) or not may_collide(plan):
         return plan
     columns = (column.name for column in plan.table.physical_columns)
@@ -377,15 +410,22 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
         detail = (
             "One of them may delete what another one has written: rows that were there before are not kept for that."
         )
-        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'force'."
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'auto'."
         yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
 
 
 def may_collide(plan: Insert) -> bool:
-    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by another key."""
-    updates = plan.changelog_mode != APPEND_ONLY
-    by_key = bool(plan.table.primary_key) and RowKind.UPDATE_BEFORE not in plan.takes
-    return updates and by_key and not plan.upserts_by_primary_key
+    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by a key that is no part of it.
+
+    As Flink decides where a sink keeps rows (``upsert-materialize`` = auto): rows of different keys of the query have
+    different PRIMARY KEYs where these hold one of its keys.
+    """
+    if plan.changelog_mode == APPEND_ONLY or not plan.table.primary_key or RowKind.UPDATE_BEFORE in plan.takes:
+        return False
+    columns = (column.name for column in plan.table.physical_columns)
+    fields = {column: field.name for column, field in zip(columns, plan.input.schema, strict=True)}
+    written = {fields[name] for name in plan.table.primary_key}
+    return not any(key <= written for key in plan.input.upsert_keys)
 
 
 def _hint(plan: Insert, instead: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream import jobs
@@ -80,12 +81,21 @@ class Runner:
         """What runs jobs, which is loaded for the first one."""
         return jobs.SessionJobs(self.spark, self.folders)
 
-    def start(self, plan: Root, workspace: Workspace, sql: str, name: str | None = None) -> Job:
+    def start(
+        self,
+        plan: Root,
+        workspace: Workspace,
+        sql: str,
+        name: str | None = None,
+        former: Callable[[], Root] | None = None,
+    ) -> Job:
         """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
         ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
+        ``former``: the plan of the same statement by the defaults of earlier builds, with which a checkpoint of theirs
+        goes on.
         """
-        job = self._session_jobs.start(plan, workspace, sql, name)
+        job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs.append(job)
         return job
 

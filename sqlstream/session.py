@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlstream.arguments import Arguments, with_arguments
@@ -13,6 +14,7 @@ from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script
+from sqlstream.partial_inserts import partial_insert_warnings
 from sqlstream.planner.nodes import Output
 from sqlstream.project import enter, nearest_project
 from sqlstream.results import Columns, Rows
@@ -107,6 +109,8 @@ class Session:
             for warning in warnings_of_script(statements, text):
                 warnings.warn(warning.render(), SqlStreamWarning, stacklevel=3)
             for statement in statements:
+                for warning in partial_insert_warnings(statement, self.workspace):
+                    warnings.warn(replace(warning, source=text).render(), SqlStreamWarning, stacklevel=3)
                 yield self.execute(statement, text, as_table=as_table)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__

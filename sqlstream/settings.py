@@ -42,6 +42,7 @@ STATIC_SETTING = "SS523"
 
 COLUMN_EXPANSION = "table.column-expansion-strategy"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
+PARTIAL_INSERT = "sqlstream.partial-insert"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
 WARM_UP = "shell.warm-up"
@@ -265,6 +266,14 @@ OPTIONS = (
         "fail",
     ),
     Option(
+        PARTIAL_INSERT,
+        one_of("overwrite", "keep", "error"),
+        "INSERT names some of the columns of a table that replaces rows by its PRIMARY KEY. overwrite: the others are "
+        "NULL then, with a warning; keep: they keep their values, in postgres and jdbc; error: such a statement is "
+        "refused (SS668).",
+        "overwrite",
+    ),
+    Option(
         "sqlstream.engine",
         one_of("auto", "columnar", "native"),
         "Which operators keep state: kernels over columns (columnar), or Spark's own (native), which can do less.",
@@ -379,11 +388,11 @@ OPTIONS = (
     ),
     Option(
         UPSERT_MATERIALIZE,
-        one_of("none", "auto", "force"),
+        one_of("none", "auto", "force", "error"),
         "A sink replaces rows by its PRIMARY KEY, the query updates them by another key, so that several may collide. "
-        "none: the last change counts; auto: such a statement is refused (SS667); force: all rows of a key are kept, "
-        "and the last one that is left counts.",
-        "none",
+        "auto and force: all rows of a key are kept, and the last one that is left counts; none: the last change "
+        "counts, without state; error: such a statement is refused (SS667).",
+        "auto",
     ),
     Option(
         "table.local-time-zone",

@@ -99,7 +99,7 @@ ALL_BOUNDED = "all inputs are bounded"
 
 @dataclass(frozen=True)
 class Way:
-    """What stands in the way of a batch: an input without an end, a clause of streams. ``why`` is for EXPLAIN."""
+    """What prevents a batch: an input without an end, a clause of streams. ``why`` is for EXPLAIN."""
 
     unbounded: Input | None = None
     clause: Clause | None = None

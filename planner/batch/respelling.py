@@ -1,4 +1,4 @@
-"""What our dialect spells otherwise than Spark SQL, or means otherwise, in whole queries.
+"""Rewrites whole queries where the dialect differs from Spark SQL in spelling or meaning.
 
 The binder does the same for streams, expression by expression, with the types of their columns; here only Spark knows
 these, but for columns of tables whose name stands for nothing else.

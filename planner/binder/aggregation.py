@@ -267,7 +267,7 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
 
 
 def _computed_column(shown: str, name: str, attached: WindowInfo) -> Item:
-    """A missing column of the window, computed from one that is there."""
+    """A missing column of the window, computed from one that the query has."""
     time: TimeDomain | None = attached.domain if shown == "window_time" else None
     size = attached.window.size_ms if isinstance(attached.window, (Tumble, Hop)) else None
     # Milliseconds from each known column to the end of the window.

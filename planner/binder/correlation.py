@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlstream.errors import BindError
+from sqlstream.functions.result_types import common_type
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
@@ -37,6 +38,7 @@ from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Project, extended
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, BOOLEAN
 from sqlstream.udfs.joins import JoinKind
 
@@ -146,6 +148,8 @@ class Correlation:
         if reading and not _may_read(select, aggregates):
             return False
         loose = [condition for condition in reading if not self._is_key(condition, inside)]
+        if not self.inner and not all(self._has_common_type(c, inside, context) for c in reading if c not in loose):
+            return False
         if not loose:
             return True
         if aggregates or select.args.get("distinct") is not None:
@@ -166,6 +170,24 @@ class Correlation:
 
     def _is_decided(self, condition: exp.Expr, inside: Scope, context: Context) -> bool:
         """Whether kernels decide a condition on pairs of rows, as joins other than INNER need it."""
+        pair, fields = self._paired(condition, inside, context)
+        try:
+            pair_condition(pair, self.around.node.schema, fields, context.catalog.function)
+        except BindError:
+            return False
+        return True
+
+    def _has_common_type(self, condition: exp.Expr, inside: Scope, context: Context) -> bool:
+        """Whether the values of an equality can be the keys of a join, or their types are not known."""
+        pair, fields = self._paired(condition, inside, context)
+        if not isinstance(pair, exp.EQ | exp.NullSafeEQ):
+            return True
+        types = Types((*self.around.node.schema, *fields), context.catalog.function)
+        kinds = [types.of(pair.left), types.of(pair.right)]
+        return any(kind.is_unknown for kind in kinds) or not common_type(kinds).is_unknown
+
+    def _paired(self, condition: exp.Expr, inside: Scope, context: Context) -> tuple[exp.Expression, tuple[Field, ...]]:
+        """A condition over fields of the query around and of the subquery, and the latter."""
         own: dict[str, exp.Expr] = {}
 
         def bound(node: exp.Expr) -> exp.Expr:
@@ -178,12 +200,7 @@ class Correlation:
             return field_of(name)
 
         pair, types = as_expression(rewritten(condition.unnest(), bound)), types_of(inside, context)
-        fields = tuple(Field(name, types.of(value)) for name, value in own.items())
-        try:
-            pair_condition(pair, self.around.node.schema, fields, context.catalog.function)
-        except BindError:
-            return False
-        return True
+        return pair, tuple(Field(name, types.of(value)) for name, value in own.items())
 
     def _is_nearest(self, select: exp.Select, condition: exp.Expr, inside: Scope, context: Context) -> bool:
         """Whether the wanted row is the nearest one of those that the condition allows: the newest that is not after a

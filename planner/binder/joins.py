@@ -250,7 +250,7 @@ def _divide(
         elif equality is not None:
             by_use.equal.append(equality)
         elif not implied and side is not None and not kind.padded[side]:
-            # A row that fails the condition has no partner; where the side is padded it must still come out.
+            # A row that fails the condition has no partner; where the side is padded it must still be emitted.
             by_use.of_side[side].append(condition)
         elif not implied:
             by_use.rest.append(condition)

@@ -56,7 +56,7 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
 
 @dataclass(frozen=True)
 class _Lateral:
-    """LATERAL (``select``) of a join; ``keeps``: a row without partners stays."""
+    """LATERAL (``select``) of a join; ``keeps``: a row without partners is emitted, padded with NULL."""
 
     join: exp.Join
     select: exp.Select

@@ -22,10 +22,12 @@ from sqlstream.planner.fields import Field, Item, Schema
 from sqlstream.planner.node import Node, Unary, bottom_up, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, UpdatingOver
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, TopN, number_between
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
 
@@ -374,7 +376,8 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
     by_time = len(order) == 1 and ranked.domain is not None
     top = TopN(node, ranked.keys, order, ranked.function, first, last, ranked.number)
     if closes is not None:
-        newest = only_one and by_time and order[0].descending
+        timed = len(order) == 1 and _is_time_below(node, order[0].name)
+        newest = only_one and timed and order[0].descending
         return check_changes(replace(top, closes=closes, newest_first=newest), context, at)
     if only_one and by_time and node.changelog_mode == APPEND_ONLY:
         assert ranked.domain is not None
@@ -385,6 +388,21 @@ def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
         # In the order of arrival the numbers never change.
         return Filter(check_changes(ranked.over(), context, at), number_between(ranked.number, first, last))
     return check_changes(replace(top, ttl_ms=ranked.ttl_ms), context, at)
+
+
+def _is_time_below(node: Node, name: str) -> bool:
+    """True for a field that is a time attribute, or was one below a window function, above which only the time of the
+    window is. So the last of equal times is the newest row in windows, too, as in Flink."""
+    if any(field.name == name and field.time is not None for field in node.schema):
+        return True
+    match node:
+        case Filter() | AssignWindows() | Lookup():
+            below = node.input
+            return any(field.name == name for field in below.schema) and _is_time_below(below, name)
+        case Project():
+            source = next(item.expression for item in node.items if item.name == name)
+            return isinstance(source, exp.Column) and _is_time_below(node.input, source.name)
+    return False
 
 
 def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:

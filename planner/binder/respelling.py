@@ -1,4 +1,4 @@
-"""Standard SQL and Flink's SQL in the words that Spark and the rest of the binder know; what has none is refused.
+"""Rewrites standard SQL and Flink's SQL into forms of Spark that the rest of the binder has; what has none is refused.
 
 ``without_quantifiers`` works on a SELECT as it is written, ``respelled`` on bound expressions, whose types are known.
 """

@@ -46,7 +46,7 @@ from sqlstream.planner.binder.lookups import (
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, names_under, scope_of
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries_on
-from sqlstream.planner.binder.tables import delay_ms, on_error_of, read_table
+from sqlstream.planner.binder.tables import delay_ms, in_whole_milliseconds, on_error_of, read_table
 from sqlstream.planner.binder.temporal_joins import (
     asof_join,
     snapshot_of,
@@ -59,7 +59,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeD
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.fields import Field
-from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan, below_projections
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import BIGINT
@@ -341,8 +341,11 @@ def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
     if len(scans) != 1:
         _misplaced_watermark(clause, context)
         return scope
-    delay = delay_ms(clause.delay)
-    return scope.over(AssignTime(scope.node, field.name, delay, TimeDomain.EVENT, scans[0].table.name))
+    delay, table = delay_ms(clause.delay), scans[0].table
+    below = below_projections(scope.node, field.name)
+    finer = below is None or not isinstance(below[0], Scan) or not in_whole_milliseconds(below[1], table)
+    marked = AssignTime(scope.node, field.name, delay, TimeDomain.EVENT, table.name, sub_millisecond=finer)
+    return scope.over(marked)
 
 
 def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:

@@ -22,6 +22,7 @@ from sqlstream.planner.binder.joins import join_sides as join_of
 from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import Scope, Selected
+from sqlstream.planner.binder.select_list import is_read_by_alias
 from sqlstream.planner.binder.temporal_joins import asof_join
 from sqlstream.planner.expressions import (
     as_expression,
@@ -74,11 +75,13 @@ class Subqueries:
         return scope
 
     def selected(self, columns: Sequence[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-        """The select list with its subqueries replaced by columns of the returned scope."""
+        """The select list with its subqueries replaced by columns of the returned scope. A subquery that a column reads
+        by its alias is joined once."""
         replaced = list(columns)
+        known: dict[exp.Expr, exp.Expr] = {}
         for i, column in enumerate(columns):
             if column.bound is None and has_subquery(column.expression):
-                scope, value = self.valued(column.expression, scope)
+                scope, value = self.valued(column.expression, scope, known=known)
                 replaced[i] = replace(column, expression=value)
         return scope, replaced
 
@@ -137,12 +140,23 @@ class Subqueries:
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: exp.Expr, scope: Scope, *, filters: bool = False) -> tuple[Scope, exp.Expr]:
+    def valued(
+        self,
+        expression: exp.Expr,
+        scope: Scope,
+        *,
+        filters: bool = False,
+        known: dict[exp.Expr, exp.Expr] | None = None,
+    ) -> tuple[Scope, exp.Expr]:
         """The expression with its subqueries replaced by columns of the returned scope. ``filters``: it is a condition
-        that rows must fulfil, so that NULL has the effect of FALSE."""
+        that rows must fulfil, so that NULL has the effect of FALSE. ``known`` are the columns of subqueries so far, for
+        those that are read by an alias."""
+        answers = {} if known is None else known
 
         def value(node: exp.Expr) -> exp.Expr:
             nonlocal scope
+            if is_read_by_alias(node) and node in answers:
+                return answers[node].copy()
             match node:
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
@@ -159,6 +173,7 @@ class Subqueries:
                 case _:
                     return node
             mark_as(answer, node)
+            answers[node] = answer
             return answer
 
         replaced = rewritten(expression, value)  # which extends the scope
@@ -233,7 +248,7 @@ class Subqueries:
         if rows.read.default is None:
             return self._left_joined(scope, rows, rows.all(), node), value
         kind, default = rows.values[0].type, rows.read.default
-        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone tells no type
+        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone has no type
             default = exp.cast(default, kind.to_sqlglot())
         value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
         return self._left_joined(scope, rows, rows.with_there(), node), exp.Paren(this=value)

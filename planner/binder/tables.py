@@ -97,12 +97,19 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT>, …"
         message = f'type {column.type.sql("spark")} of column "{column.name}" {kind.defect}'
         raise bind_error("SS206", message, column.span, hint)
+    precision = _precision(column.type) if kind.is_timestamp else None
     if isinstance(column, MetadataColumn):
         key = column.key or column.name
-        return Column(column.name, kind, metadata_key=key, comment=column.comment, virtual=column.virtual)
+        metadata = Column(column.name, kind, metadata_key=key, comment=column.comment, virtual=column.virtual)
+        return replace(metadata, precision=precision)
     sized = column.type.this in SIZED and column.type.expressions
     declared = column.type.sql("sqlstream") if sized else None
-    return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared)
+    return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared, precision=precision)
+
+
+def _precision(kind: exp.DataType) -> int | None:
+    """The p of ``TIMESTAMP(p)``; None without it."""
+    return next((int(digits.name) for digits in kind.expressions), None)
 
 
 def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
@@ -238,7 +245,8 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
     node: Node = Scan(table, stored, on_error=on_error)
     for column in table.columns:
         if column.time in (TimeDomain.INGESTION, TimeDomain.PROCESSING):
-            node = AssignTime(node, column.name, 0, column.time, table.name)
+            finer = column.time is TimeDomain.INGESTION
+            node = AssignTime(node, column.name, 0, column.time, table.name, sub_millisecond=finer)
     names = tuple(c.name for c in table.columns)
     watermark = table.watermark
     follows = _watermark_item(watermark.expression, table) if watermark and watermark.expression else ()
@@ -246,8 +254,30 @@ def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
         node = Project(node, (*(_item(c) for c in table.columns), *follows))
     if watermark is not None:
         name = follows[0].name if follows else None
-        node = AssignTime(node, watermark.column, watermark.delay_ms, TimeDomain.EVENT, table.name, name)
+        finer = not in_whole_milliseconds(watermark.column, table)
+        delay, event = watermark.delay_ms, TimeDomain.EVENT
+        node = AssignTime(node, watermark.column, delay, event, table.name, name, sub_millisecond=finer)
     return Relation(node, names)
+
+
+_MILLISECONDS = 3
+"""The precision of whole milliseconds."""
+
+
+def in_whole_milliseconds(name: str, table: Table) -> bool:
+    """True where a column of times is declared or computed to have no parts of a millisecond: ``TIMESTAMP(3)``."""
+    column = _find(name, table.columns)
+    while column is not None and isinstance(column.expression, exp.Column):
+        column = _find(column.expression.name, table.columns)
+    if column is None:
+        return False
+    precision = column.precision
+    match column.expression:
+        case exp.Cast(to=exp.DataType() as kind):
+            precision = _precision(kind)
+        case exp.Anonymous() as call if call.name.upper() == "TIMESTAMP_MILLIS":
+            return True
+    return precision is not None and precision <= _MILLISECONDS
 
 
 _WATERMARK_FIELD = "__watermark"

@@ -376,7 +376,7 @@ def _updating_join(
 
 
 def _first_by(right: Node) -> tuple[str, ...]:
-    """The fields that choose among equally near rows: the smallest key; without a key the row that came first."""
+    """The fields that choose among equally near rows: the smallest key; without a key the row that arrived first."""
     keys = sorted(right.unique_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(field.name for field in right.schema if keys and field.name in keys[0])
 

@@ -142,6 +142,9 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
     data = rows.select("*", _event_time(node, from_rows, passing).alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     united = observed(_control_rows(node, rows, context).union(data), node, step.metric)
+    if context.plan.engine is Engine.NATIVE and node.sub_millisecond:
+        # Spark's windows close a millisecond before their end, while rows with finer times may still come.
+        united = united.withColumn(EVENT_TIME, F.expr(f"{EVENT_TIME} - INTERVAL '0.001' SECOND"))
     united = context.runtime.timed(united, EVENT_TIME, node.delay_ms, node.table)
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))

@@ -1,4 +1,4 @@
-"""One module per operator: its plan node, with everything that the planner knows of it.
+"""The plan nodes of operators, with everything that the planner asks of them.
 
 Importing this package imports all of them, so that ``Node.__subclasses__`` finds them.
 """

@@ -108,6 +108,18 @@ class Deduplicate(Unary):
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return needed | ({self.closes.field} if self.closes is not None else set())
 
+    @property
+    def operator_held_back_ms(self) -> int:
+        """The windows above close a millisecond later where times are finer: their keys are of interest until then."""
+        finer = self.closes is not None and self.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
+    @cached_per_node
+    def watermark_held_back_ms(self) -> int:
+        """Rows come out at once."""
+        return super().operator_held_back_ms
+
     # --- texts ------------------------------------------------------------------------------------------------
 
     def describe(self) -> str:

@@ -70,7 +70,7 @@ class IntervalJoin(Join):
     def watermark_held_back_ms(self) -> int:
         """A row meets partners that are older than itself by as much as the bounds allow, as in Flink."""
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
-        return max(child.watermark_held_back_ms for child in self.inputs) - (-older_us // 1000)
+        return self.operator_held_back_ms - (-older_us // 1000)
 
     # --- what runs --------------------------------------------------------------------------------------------
 

@@ -92,6 +92,13 @@ class ProcessTable(Node):
         return self.clock
 
     @property
+    def operator_held_back_ms(self) -> int:
+        """Functions see times, timers and the watermark in whole milliseconds: rows of a millisecond are expected
+        until the watermark is at the next one."""
+        finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
     def emits_ahead_of_clock(self) -> bool:
         return self.domain is TimeDomain.PROCESSING
 

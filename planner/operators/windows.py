@@ -62,6 +62,20 @@ class Windowed(Unary):
     domain: TimeDomain
 
     @property
+    @cached_per_node
+    def has_sub_millisecond_times(self) -> bool:
+        """The time of an aligned window is a millisecond before its end; that of other windows follows their rows."""
+        return self.input.has_sub_millisecond_times and not isinstance(self.window, AlignedWindow)
+
+    @property
+    def operator_held_back_ms(self) -> int:
+        """A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
+        milliseconds. Rows with finer times may still come then, so their windows close a millisecond later."""
+        closes_by_time = not (self.window is None or self.time is None or isinstance(self.window, CountWindow))
+        finer = closes_by_time and self.domain is not TimeDomain.PROCESSING and self.input.has_sub_millisecond_times
+        return super().operator_held_back_ms + (1 if finer else 0)
+
+    @property
     def times(self) -> FieldNames:
         """The field with the time of rows, where the node assigns windows by one."""
         return frozenset({self.time} if self.time is not None else ())

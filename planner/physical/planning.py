@@ -193,7 +193,7 @@ class Above:
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
-            held_back_ms=max((child.watermark_held_back_ms for child in node.inputs), default=0),
+            held_back_ms=node.operator_held_back_ms,
             ports=ports,
         )
 

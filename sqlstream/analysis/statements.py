@@ -29,6 +29,7 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar import Written, name_span_of, nodes, parse_each, span_of, to_sql
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import walk
+from sqlstream.partial_inserts import partial_insert_warnings
 from sqlstream.planner.batch import resolve
 from sqlstream.planner.binder import bind_query, bind_statement
 from sqlstream.planner.catalog import Column, Table, View
@@ -106,7 +107,8 @@ def _of(
         defined = False
     if not defined and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
         broken.add(f'"{statement.name}" does not exist'.casefold())
-    told = (problem_of(d, text) for d in (*mistakes, *warnings_of(statement)))
+    partial = partial_insert_warnings(statement, scratch)
+    told = (problem_of(d, text) for d in (*mistakes, *warnings_of(statement), *partial))
     return replace(
         plain,
         problems=tuple(sorted((*told, *plain.problems), key=lambda p: p.span.start if p.span else one.span.end)),

@@ -243,12 +243,19 @@ def _column(column: Column) -> nodes.Column:
     if column.expression is not None:
         return nodes.ComputedColumn(column.name, column.expression, column.comment)
     if column.metadata_key is not None:
-        kind, comment = column.type.to_sqlglot(), column.comment
-        return nodes.MetadataColumn(column.name, kind, column.metadata_key, column.virtual, comment=comment)
-    kind = _declared(column.type)
+        return nodes.MetadataColumn(
+            column.name, _written(column), column.metadata_key, column.virtual, comment=column.comment
+        )
+    return nodes.PhysicalColumn(column.name, _written(column), column.nullable, column.comment)
+
+
+def _written(column: Column) -> exp.DataType:
+    """The type of a column as it was declared."""
     if column.declared is not None:
-        kind = exp.DataType.build(column.declared, dialect="sqlstream")
-    return nodes.PhysicalColumn(column.name, kind, column.nullable, column.comment)
+        return exp.DataType.build(column.declared, dialect="sqlstream")
+    if column.precision is not None:
+        return exp.DataType.build(f"{column.type.ddl()}({column.precision})", dialect="sqlstream")
+    return _declared(column.type)
 
 
 def _declared(kind: DataType) -> exp.DataType:

@@ -417,6 +417,14 @@ class ChangelogSink(Sink):
 class UpsertSink(Sink):
     """A sink that replaces rows by the PRIMARY KEY of a table that has one."""
 
+    some_keep_columns: ClassVar[bool] = False
+    """Whether tables can keep the values of columns that are not written."""
+
+    def keeps_columns(self, table: Table) -> bool:
+        """Whether a row that takes the place of another may leave columns as they are: the sink is then given a table
+        of the columns that are written."""
+        return self.some_keep_columns
+
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         return upserts(table)
 

@@ -149,6 +149,7 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         *OPTIONS,
     )
     scans = True
+    some_keep_columns = True
     variables: ClassVar[tuple[str, ...]] = ("database", "host", "password", "url", "username")
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -166,6 +167,10 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
             message = 'option "url" is no address of PostgreSQL'
             yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")
         yield from _check_types(table, spans)
+
+    def keeps_columns(self, table: Table) -> bool:
+        """A table that the job creates would lack the columns that it does not write."""
+        return table.option("create-table") != "true"
 
     def _opened(self, table: Table) -> tuple[dict[str, Any], dict[str, str]]:
         """The options with their secrets, and libpq's parameters. Called when a job starts, on the driver."""

@@ -11,6 +11,7 @@ from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
+from sqlstream.partial_inserts import partial_insert_warnings
 from sqlstream.planner.binder.hints import without_effect as hints_without_effect
 from sqlstream.planner.functions.patterns import warnings_of
 from sqlstream.settings import without_effect
@@ -43,8 +44,10 @@ def checked_script(text: str, workspace: Workspace) -> CheckedScript:
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
     mistakes = [d for error in errors for d in error.diagnostics]
+    partial: list[Diagnostic] = []
     for statement in statements:
         try:
+            partial += partial_insert_warnings(statement, scratch)
             defined = statement_type(statement).check(statement, scratch, text)
         except SqlStreamError as error:
             mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
@@ -53,7 +56,8 @@ def checked_script(text: str, workspace: Workspace) -> CheckedScript:
             broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
     in_order = sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text))
-    return CheckedScript(statements, tuple(in_order), warnings_of_script(statements, text))
+    warnings = (*warnings_of_script(statements, text), *(replace(warning, source=text) for warning in partial))
+    return CheckedScript(statements, tuple(in_order), warnings)
 
 
 @on_deep_stack

@@ -168,7 +168,7 @@ def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
     """What the job of the view sees: names as where the view is, and settings that its table needs."""
     settings = workspace.settings.copy()
     settings.set("execution.runtime-mode", "streaming")
-    settings.set(UPSERT_MATERIALIZE, "auto")  # rows that collide on the key would make the table wrong
+    settings.set(UPSERT_MATERIALIZE, "error")  # rows that collide on the key would make the table wrong
     freshness = freshness_ms(view.statement)
     if freshness is not None:
         settings.set(_INTERVAL, f"{freshness} ms")

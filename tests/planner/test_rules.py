@@ -3,6 +3,7 @@
 import pytest
 
 from sqlstream.grammar import parse_query
+from sqlstream.jobs.checkpoints.fingerprint import fingerprint
 from sqlstream.planner.explain import explain
 from sqlstream.planner.expressions import columns_of, folded
 from sqlstream.planner.node import Node
@@ -13,7 +14,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rules import STAGES, optimize, trace
 from tests.planner.corpus import bound_plan_of, titles
-from tests.planner.plans import optimized, plan
+from tests.planner.plans import optimized, physical, plan
 
 
 def read_fields(node: Node) -> set[str]:
@@ -224,6 +225,14 @@ def test_an_operator_that_nobody_reads_leaves_the_watermark_of_others():
     rows = "SELECT *, SUM(n) OVER (PARTITION BY item ORDER BY ts) AS s FROM bids"
     query = f"SELECT COUNT(*) FROM TUMBLE(TABLE ({rows}), DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_end"
     assert "AssignTime(ts, watermark ts - 5 s)\n         └─ Scan(bids: ts)" in optimized(query)
+
+
+def test_checkpoints_go_on_where_an_operator_that_nobody_reads_was_removed_late():
+    rows = "SELECT item, SUM(n) OVER (PARTITION BY item ORDER BY ts) AS s, CURRENT_WATERMARK(ts) AS w FROM bids"
+    bound = plan(f"SELECT item, COUNT(*) FROM ({rows}) GROUP BY item")
+    late = optimize(bound, [stage for stage in STAGES if stage.name != "remove_unread_operators"])
+    assert late != optimize(bound)
+    assert fingerprint(physical(late)) == fingerprint(physical(optimize(bound)))
 
 
 def _over_of(text: str) -> Over:

@@ -225,6 +225,7 @@ def test_subqueries_of_groups_and_joins(text: str, operators: list[str]) -> None
         "SELECT a FROM l WHERE b < (SELECT MAX(d) FROM r WHERE c < a)",
         "SELECT a FROM l WHERE b IN (SELECT d + b FROM r)",
         "SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c + a > 3)",
+        "SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE CAST(c AS STRING) = a)",
         "SELECT a FROM l WHERE EXISTS (SELECT a + c FROM r WHERE EXISTS (SELECT 1 FROM p WHERE k = l.a))",
         "SELECT a, x.d FROM l, LATERAL (SELECT d, SUM(c) FROM r WHERE c < a GROUP BY ROLLUP (d)) AS x",
         "SELECT a, x.s FROM l, LATERAL (SELECT SUM(d) OVER (PARTITION BY n) AS s FROM r WHERE c = a) AS x",
@@ -235,6 +236,11 @@ def test_what_no_condition_of_a_join_says_is_computed_for_each_value_that_is_rea
     found = plan(text, TABLES)
     tables = [node.table.name for node in found.walk() if isinstance(node, Scan)]
     assert tables.count("l") == 2
+
+
+def test_a_subquery_that_is_read_by_its_alias_is_joined_once() -> None:
+    found = plan("SELECT (SELECT MAX(c) FROM r) AS m, m + 1 AS n, m * n AS k FROM l", TABLES)
+    assert [node.table.name for node in found.walk() if isinstance(node, Scan)] == ["l", "r"]
 
 
 def test_values_that_have_a_key_need_not_be_made_distinct() -> None:

@@ -286,7 +286,7 @@ def _ran(kernel: Kernel, clocks: Clocks, stage_store: Store, entry: GroupEntry, 
     timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
     if arrived.held_back and timer <= arrived.watermark_ms:
         timer = 0  # the next micro-batch decides again whether the watermark is held
-    return Ran(entry, replace(after, spark_timer=timer), context, held_above(context, entry, arrived))
+    return Ran(entry, replace(after, spark_timer=timer), context, held_above(clocks, context, entry, arrived))
 
 
 # --- counts of what is pending in the state of an operator that is not running --------------------------------

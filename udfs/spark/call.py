@@ -54,7 +54,8 @@ class Arrived:
 
     @property
     def held(self) -> int | None:
-        """The time that the watermark must not reach; END_OF_TIME where it was held before, None for neither."""
+        """The time that the query's watermark must not reach; END_OF_TIME where it was held before, None for
+        neither."""
         return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
 
     @property
@@ -86,11 +87,13 @@ def run(
     return context, _next_entry(entry, context)
 
 
-def held_above(context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
-    """The time that operators above must not reach: END_OF_TIME when holding ends, None for no change."""
+def held_above(clocks: Clocks, context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
+    """The time of the query's watermark that operators above must not reach: END_OF_TIME when holding ends, None for no
+    change. The time that the kernel holds is one of its own watermark, which may be behind."""
     if arrived.held is None and context.held == END_OF_TIME and not before.holds:
         return None
-    return context.held if arrived.held is None else min(context.held, arrived.held)
+    held = context.held if context.held == END_OF_TIME else context.held + clocks.held_back
+    return held if arrived.held is None else min(held, arrived.held)
 
 
 def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBatch:
@@ -99,7 +102,7 @@ def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBa
     if rows and not arrived.handed and clocks.ends and clocks.of_spark(arrived.watermark_ms) == END_OF_TIME:
         raise RuntimeError(f"{AFTER_THE_END}: the watermark of the checkpoint is at the end of time")
     if arrived.held is not None and arrived.held_back:  # the end of the input comes when all rows have come
-        watermark = min(watermark, arrived.held - 1)
+        watermark = min(watermark, clocks.below(arrived.held))
         clock = NO_WATERMARK if clock == END_OF_TIME else clock
     return MicroBatch(
         max(watermark, entry.watermark),
@@ -173,8 +176,18 @@ class Clocks:
             return time, END_OF_TIME
         return time, tick
 
+    @property
+    def held_back(self) -> int:
+        """How far the event time of the kernel is behind, in microseconds."""
+        return _MILLISECOND * self.held_back_ms
+
+    def below(self, held: int) -> int:
+        """The event time of the kernel while the query's watermark must not reach ``held``. As Spark's watermark, it
+        stays below the millisecond of that time: windows may close a millisecond before their end."""
+        return max(held - held % _MILLISECOND - 1 - self.held_back, NO_WATERMARK)
+
     def _held_back(self, time: int) -> int:
-        return time if time in (NO_WATERMARK, END_OF_TIME) else max(time - 1000 * self.held_back_ms, NO_WATERMARK)
+        return time if time in (NO_WATERMARK, END_OF_TIME) else max(time - self.held_back, NO_WATERMARK)
 
     def spark_timer(self, event_timer: int, processing_timer: int, watermark: int) -> int | None:
         """When Spark must call again, in its milliseconds, above 0 and after ``watermark``; None for never.

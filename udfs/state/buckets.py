@@ -58,14 +58,19 @@ class Buckets:
         return [(name, 0), (name, 1)]
 
     @staticmethod
-    def from_entries(data: Sequence[bytes | None], schema: pa.Schema, name: str) -> Buckets:
-        """Builds the index from the entries of ``keys``."""
+    def from_entries(
+        data: Sequence[bytes | None], schema: pa.Schema, name: str, formerly: pa.Schema | None = None
+    ) -> Buckets:
+        """Builds the index from the entries of ``keys``. ``formerly``: the schema under which earlier builds stored
+        the rows; what it is then written with is the new one."""
         whole, recent = data
         if whole is None:
             return Buckets.empty()
         table = np.frombuffer(whole, np.int64).reshape(-1, 6)
-        check_fingerprint(int(table[0, 0]), schema, name)
-        buckets = Buckets(table[1:].copy(), int(table[0, 1]), _whole=True, _recent=recent is not None)
+        is_former = formerly is not None and int(table[0, 0]) == fingerprint(formerly) != fingerprint(schema)
+        if not is_former:
+            check_fingerprint(int(table[0, 0]), schema, name)
+        buckets = Buckets(table[1:].copy(), int(table[0, 1]), _whole=not is_former, _recent=recent is not None)
         if recent is not None:
             rows = np.frombuffer(recent, np.int64).reshape(-1, 6)
             buckets.index[rows[:, LOW], NUMBER:] = rows[:, NUMBER:]

@@ -60,16 +60,25 @@ class KeyedState:
     ``by`` is the column with the *place* of a row, whose ranges the buckets hold, if it is not KEY_HASH. Rows of one
     place are loaded, replaced and deleted together, and keep their order.
 
+    ``formerly``: the schema, with other names of columns, that earlier builds stored the same rows with.
+
     An instance serves one call of a kernel. Buckets do not change until ``flush``, which writes all changes, splits
     overfull buckets and merges small ones, in one call of the store. After it nothing is loaded.
     """
 
     def __init__(
-        self, store: Store, name: str, schema: pa.Schema, bucket_rows: int = BUCKET_ROWS, by: str = KEY_HASH
+        self,
+        store: Store,
+        name: str,
+        schema: pa.Schema,
+        bucket_rows: int = BUCKET_ROWS,
+        by: str = KEY_HASH,
+        formerly: pa.Schema | None = None,
     ) -> None:
         self.name = name
         self._by = by
         self.schema = schema.remove_metadata()
+        self._formerly = formerly
         self._store = store
         self._bucket_rows = self._most_rows = bucket_rows
         self._timed = any(column in self.schema.names for column in TIMERS.values())
@@ -160,7 +169,8 @@ class KeyedState:
 
     def _buckets(self) -> Buckets:
         if self._index is None:
-            self._index = Buckets.from_entries(self._store.get(Buckets.keys(self.name)), self.schema, self.name)
+            entries = self._store.get(Buckets.keys(self.name))
+            self._index = Buckets.from_entries(entries, self.schema, self.name, self._formerly)
         return self._index
 
     def _loaded(self) -> list[int]:

@@ -69,7 +69,7 @@ class DeduplicateKernel(ExpiringKernel):
         rows = self.combine(rows)
         state = self._state(context)
         stored = self._living.alive(state.load(rows.column(KEY_HASH).to_numpy()), context)
-        stored_row = places(rows, stored, self.keys)
+        stored_row = places(rows, stored.rename_columns(self._read.names), self.keys)
         takes = self._takes(rows, stored, stored_row)
         is_open = self._is_open(rows, context)
         self._emit(rows, stored, stored_row, np.flatnonzero(takes | ~is_open), context)
@@ -144,6 +144,16 @@ class DeduplicateKernel(ExpiringKernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
+        """The columns of the state. Of the first row in order of arrival, the keys alone are stored, under names that
+        do not depend on which other columns the query has: those may change."""
+        if not self.is_final:
+            return self._read
+        names = {name: f"__key_{number}" for number, name in enumerate(self.keys)}
+        return pa.schema([field.with_name(names.get(field.name, field.name)) for field in self._read])
+
+    @cached_property
+    def _read(self) -> pa.Schema:
+        """The same columns under the names that they have in the input, which earlier builds stored."""
         closes = [(EVENT_TIMER, pa.int64())] if self.closes is not None else []
         return pa.schema([*(self.input.field(name) for name in self._names), *self._living.timer, *closes])
 
@@ -151,6 +161,9 @@ class DeduplicateKernel(ExpiringKernel):
         self._living.close(state, context)
         if self.closes is not None:
             context.set_timer(Domain.EVENT, state.next_timer(Domain.EVENT))
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored, formerly=self._read)
 
 
 def _times(rows: pa.Table, column: str) -> Numbers:

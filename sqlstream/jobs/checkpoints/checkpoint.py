@@ -116,6 +116,17 @@ def open_checkpoint(
     return Checkpoint(path, storage, layout, physical)
 
 
+def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | None = None) -> bool | None:
+    """Whether a job of the plan can go on from the checkpoint or savepoint; None where there is none."""
+    storage = storage_at(path, spark)
+    stored, layout = storage.read(PLAN), stored_layout(storage)
+    if stored is None or layout is None:
+        return None
+    parts = from_text(stored)
+    current = fingerprint(physical_plan(plan, EngineSettings(layout.engine, layout.chained)), declared)
+    return parts is not None and difference(parts, current) is None
+
+
 def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> StateLayout:
     return StateLayout(engine.value, key_groups or DEFAULT_KEY_GROUPS, chaining and engine is Engine.COLUMNAR)
 

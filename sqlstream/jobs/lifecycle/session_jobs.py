@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
-from sqlstream.errors import UnsupportedError
+from sqlstream.errors import Diagnostic, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
-from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
+from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, FingerprintPart, StateLayout, fingerprint
 from sqlstream.jobs.checkpoints.own_files import Claim, claim, require_sinks_intact, sinks_intact
@@ -39,9 +40,9 @@ from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.rules.push_filters import comparisons
-from sqlstream.plans import Root, engine_settings_of, require_sources, scanned_tables, side_tables
+from sqlstream.plans import COLLIDING, Root, engine_settings_of, require_sources, scanned_tables, side_tables
 from sqlstream.results import columns_of
-from sqlstream.settings import Settings
+from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
@@ -111,6 +112,15 @@ def _logs(checkpoint: str) -> str | None:
     return None if storage is None else str(storage.root / "spark" / "sources")
 
 
+def _kept_default(path: str) -> Diagnostic:
+    message = f'the state at "{path}" does not keep rows that collide on a PRIMARY KEY: the last change counts'
+    hint = (
+        f"Start in a new directory to keep them, or SET '{UPSERT_MATERIALIZE}' = 'none', the default of the version "
+        "that wrote the state."
+    )
+    return Diagnostic(COLLIDING, message, hint=hint, warning=True)
+
+
 def request_of(node: Lookup) -> Request:
     """What a lookup asks its source for, before the first key is known."""
     keys = tuple((key.name, key.type) for key in node.keys)
@@ -124,15 +134,24 @@ class SessionJobs:
     spark: SparkHandle
     folders: Folders
 
-    def start(self, plan: Root, workspace: Workspace, sql: str, name: str | None = None) -> Job:
+    def start(
+        self,
+        plan: Root,
+        workspace: Workspace,
+        sql: str,
+        name: str | None = None,
+        former: Callable[[], Root] | None = None,
+    ) -> Job:
         """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
-        ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
+        ``sql``, ``name`` and ``former`` as in ``Runner.start``.
         """
         with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
-            return self._start(plan, workspace, sql, name)
+            return self._start(plan, workspace, sql, name, former)
 
-    def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None) -> Job:
+    def _start(
+        self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Callable[[], Root] | None
+    ) -> Job:
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
@@ -143,6 +162,7 @@ class SessionJobs:
             checkpoint = self.folders.checkpoint(settings, name)
             claimed = claim(checkpoint, spark)
         try:
+            plan = plan if former is None else self._as_stored(plan, former, checkpoint, workspace)
             job = self._start_at(checkpoint, claimed, plan, workspace, sql, name)
         except BaseException:
             claimed.release()
@@ -184,6 +204,20 @@ class SessionJobs:
         environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, anew=anew)
         require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
         return environment
+
+    def _as_stored(self, plan: Root, former: Callable[[], Root], checkpoint: str, workspace: Workspace) -> Root:
+        """The plan, or the former one where the checkpoint, or the savepoint to begin with, is that of it alone."""
+        settings = workspace.settings
+        spark = self.spark.get(settings)
+        declared = declared_states(SessionSources(self._environment(spark, settings), workspace.catalog))
+        for path in (checkpoint, settings["execution.state-recovery.path"]):
+            of_plan = None if path is None else is_of_plan(path, plan, spark, declared)
+            if of_plan is False and is_of_plan(path, before := former(), spark, declared):
+                warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
+                return before
+            if of_plan is not None:
+                return plan
+        return plan
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""

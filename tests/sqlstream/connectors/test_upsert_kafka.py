@@ -68,20 +68,27 @@ def test_rows_of_before_are_kept_where_they_are_read() -> None:
     assert "Normalize(keys id)" in plan("INSERT INTO p SELECT v, COUNT(*) FROM t GROUP BY v")
 
 
-def test_rows_that_may_collide_on_the_key_are_refused_where_they_must_not() -> None:
+def test_rows_that_may_collide_on_the_key_are_kept_unless_a_setting_says_otherwise() -> None:
     session = Session()
     session.sql(f"CREATE TABLE t ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")
     session.sql("CREATE TABLE by_v (v INT PRIMARY KEY NOT ENFORCED, id INT) WITH ('connector' = 'memory')")
     session.sql("CREATE TABLE by_id (v INT, id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'memory')")
+    session.sql("CREATE TABLE by_both (v INT, id INT, PRIMARY KEY (v, id) NOT ENFORCED) WITH ('connector' = 'memory')")
     statement = "EXPLAIN INSERT INTO {} SELECT v, id FROM t"
-    session.sql(statement.format("by_v"))
-    session.sql("SET 'table.exec.sink.upsert-materialize' = 'auto'")
-    session.sql(statement.format("by_id"))
+
+    def keeps(table: str) -> bool:
+        return "TopN(keys v; ROW_NUMBER 1; last of equal ones)" in _text(session, statement.format(table))
+
+    for setting in (None, "auto", "force"):
+        if setting is not None:
+            session.sql(f"SET 'table.exec.sink.upsert-materialize' = '{setting}'")
+        assert [keeps(table) for table in ("by_v", "by_id", "by_both")] == [True, False, False]
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'none'")
+    assert not keeps("by_v")
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'error'")
+    assert not keeps("by_id") and not keeps("by_both")
     with pytest.raises(SqlStreamError, match=r'SS667: .* may collide on the PRIMARY KEY \(v\) of table "by_v"'):
         session.sql(statement.format("by_v"))
-    session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
-    assert "TopN" not in _text(session, statement.format("by_id"))
-    assert "TopN(keys v; ROW_NUMBER 1; last of equal ones)" in _text(session, statement.format("by_v"))
 
 
 def test_changes_without_a_key_are_refused() -> None:

@@ -207,7 +207,6 @@ def test_the_row_before_is_there_again_where_the_last_one_of_a_key_goes(session)
         CREATE TABLE by_name (name STRING, id INT, PRIMARY KEY (name) NOT ENFORCED) WITH ('connector' = 'test');
         INSERT INTO by_name SELECT name, id FROM users
     """
-    session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
     with StreamTest(script, session) as test:
         test.rows("users", [(1, "a"), (2, "a")])
         assert test.output("by_name")[-1][1:] == ("a", 2)

@@ -200,9 +200,29 @@ def test_what_is_held_is_said_above_in_every_batch_and_once_more_at_the_end():
     for blobs in ([], [kept(3 * SECOND, 1)], [hold(2 * SECOND)], [hold(END_OF_TIME)], []):
         arrived = Arrived(SHIFT, blobs)
         context, after = run(Keeper(), clocks, store, entry, arrived)
-        told.append((held_above(context, entry, arrived), context.held_rows))
+        told.append((held_above(clocks, context, entry, arrived), context.held_rows))
         entry = GroupEntry.from_bytes(after.to_bytes())
     assert told == [(None, 0), (3 * SECOND, 1), (2 * SECOND, 0), (END_OF_TIME, 0), (None, 0)]
+
+
+def test_a_time_that_is_held_is_one_of_the_watermark_of_the_query():
+    """An operator that holds a time, and one above it, may both be behind that watermark, each as far as its rows."""
+    store, entry = MemoryStore(), GroupEntry()
+    below = Clocks(Watermark.EVENT_TIME, SHIFT, END, held_back_ms=1000)
+    context, _ = run(Keeper(), below, store, entry, Arrived(SHIFT, [kept(3 * SECOND, 1)]))
+    held = held_above(below, context, entry, Arrived(SHIFT, []))
+    assert held == 4 * SECOND
+    for behind_ms, watermark in ((0, 4 * SECOND - 1), (1000, 3 * SECOND - 1), (5000, -SECOND - 1)):
+        above = Clocks(Watermark.EVENT_TIME, SHIFT, END, held_back_ms=behind_ms)
+        context, _ = run(Keeper(), above, MemoryStore(), GroupEntry(), Arrived(SHIFT + 60_000, [hold(held)]))
+        assert context.watermark == watermark
+
+
+def test_the_millisecond_of_a_time_that_is_held_is_not_reached():
+    """Windows close a millisecond before their end, which the row of that time may belong to."""
+    clocks = Clocks(Watermark.EVENT_TIME, SHIFT, END)
+    context, _ = run(Keeper(), clocks, MemoryStore(), GroupEntry(), Arrived(SHIFT + 60_000, [hold(2 * SECOND + 1)]))
+    assert context.watermark == 2 * SECOND - 1
 
 
 def kept(time, batches):

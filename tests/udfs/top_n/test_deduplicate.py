@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlstream.udfs.driver import GroupContext, unfolded
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, MemoryStore
+from sqlstream.udfs.state.chunked import StateSchemaError
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 
@@ -135,6 +138,52 @@ def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) 
         now += passed
         kernel.batch(rows(*item), processing_time=now)
         assert sorted(map(repr, came(kernel))) == sorted(map(repr, expected))
+
+
+# --- keys of first rows in order of arrival, in the state -----------------------------------------------------
+
+
+def first_by_key(key: str, others: tuple[str, ...]) -> DeduplicateKernel:
+    """Keeps the first row of each ``key``; other columns of the query stand before it."""
+    schema = pa.schema([(KEY_HASH, pa.int64()), *((name, pa.int64()) for name in others), (key, pa.string())])
+    return DeduplicateKernel(schema, (key,), (*others, key), None, last=False)
+
+
+def keys_emitted(kernel: DeduplicateKernel, store: MemoryStore, *keys: str) -> list[str]:
+    context = GroupContext(store)
+    (name,) = kernel.keys
+    given = [{**dict.fromkeys(kernel.passed, 0), KEY_HASH: ord(key), name: key} for key in keys]
+    kernel.on_rows(pa.Table.from_pylist(given, kernel.input), context)
+    return [key for rows in unfolded(kernel, context.emitted[True]) for key in rows.column(name).to_pylist()]
+
+
+def test_the_keys_that_came_are_stored_apart_from_the_other_columns_of_the_query():
+    store = MemoryStore()
+    assert keys_emitted(first_by_key("__field_0", ()), store, "a", "b") == ["a", "b"]
+    assert keys_emitted(first_by_key("__field_2", ("__field_0", "__field_1")), store, "b", "c") == ["c"]
+
+
+@pytest.mark.parametrize("count", [1, 20_000])
+def test_keys_that_earlier_builds_stored_by_the_name_of_their_column_are_read(count):
+    """They are there by the new names from then on, however few buckets change."""
+    store, kernel = MemoryStore(), first_by_key("__field_0", ())
+    state = KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("__field_0", pa.string())]))
+    hashes = np.concatenate([[ord("a")], np.arange(1_000, 1_000 + count - 1)])
+    state.append(pa.table({KEY_HASH: hashes, "__field_0": ["a", *map(str, range(count - 1))]}, state.schema))
+    state.flush()
+    assert keys_emitted(kernel, store, "a", "b") == ["b"]
+    changed = first_by_key("__field_1", ("__field_0",))
+    assert keys_emitted(changed, store, "a", "b", "c") == ["c"]
+    assert KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("__key_0", pa.string())])).rows() == count + 2
+
+
+def test_state_of_other_columns_is_none_of_earlier_builds():
+    store = MemoryStore()
+    state = KeyedState(store, "rows", pa.schema([(KEY_HASH, pa.int64()), ("other", pa.string())]))
+    state.append(pa.table({KEY_HASH: [1], "other": ["a"]}, state.schema))
+    state.flush()
+    with pytest.raises(StateSchemaError, match="other columns than the query"):
+        keys_emitted(first_by_key("__field_0", ()), store, "a")
 
 
 # --- distinct rows below windows --------------------------------------------------------------------------------

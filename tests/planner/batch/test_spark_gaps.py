@@ -56,8 +56,8 @@ SPELLED = {
     "SELECT ROW_NUMBER() OVER (PARTITION BY a) AS n FROM t": (
         "SELECT ROW_NUMBER() OVER (PARTITION BY a ORDER BY 1 NULLS LAST) AS n FROM t AS t"
     ),
-    "SELECT a FROM t ORDER BY a IN (SELECT b FROM u), a DESC LIMIT 3": (
-        "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, a IN (SELECT b FROM u AS u) AS __order_0, "
+    "SELECT a FROM t ORDER BY EXISTS (SELECT b FROM u), a DESC LIMIT 3": (
+        "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, EXISTS(SELECT b FROM u AS u) AS __order_0, "
         "a AS __order_1 FROM t AS t) AS sorted ORDER BY __order_0, __order_1 DESC LIMIT 3"
     ),
     "SELECT (SELECT MAX(b) FROM u) FROM t": (
@@ -110,3 +110,10 @@ def test_what_no_mode_executes_is_refused_with_its_place(session: Session, text:
         text_for_spark(session, text, mode)
     places = {(d.code, text[d.span.start : d.span.end]) for d in error.value.diagnostics if d.span is not None}
     assert REFUSED[text] in places, error.value.diagnostics
+
+
+def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> None:
+    text = "SELECT a FROM t"
+    for level in range(60):  # each level would double the time
+        text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
+    assert text_for_spark(session, text) is not None

@@ -20,7 +20,7 @@ OPERATORS = "sqlstream.planner.operators."
 WHERE_OPERATORS_ARE_NAMED = ("sqlstream.planner.binder.", "sqlstream.planner.lowering.", OPERATORS)
 
 ASKED_FOR_BY_CLASS = {
-    "GroupAggregate": {"sqlstream.analysis.fingerprints"},
+    "GroupAggregate": {"sqlstream.analysis.statements"},
     "IntervalJoin": {"sqlstream.batch.choosing"},
     "Lookup": {
         "sqlstream.analysis.rewrites",
@@ -32,7 +32,7 @@ ASKED_FOR_BY_CLASS = {
     "Limit": {"sqlstream.jobs.lifecycle.launch"},
     "Over": {"sqlstream.batch.choosing"},
     "TopN": {"sqlstream.plans"},
-    "WindowAggregate": {"sqlstream.analysis.fingerprints"},
+    "WindowAggregate": {"sqlstream.analysis.statements"},
 }
 """Modules that ask for one operator by its class, not all nodes by a question. A new operator needs no entry."""
 

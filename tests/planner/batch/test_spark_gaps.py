@@ -117,3 +117,8 @@ def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> 
     for level in range(60):  # each level would double the time
         text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
     assert text_for_spark(session, text) is not None
+
+
+def test_what_streams_refuse_makes_no_mistake_of_what_is_around_it(session: Session) -> None:
+    text = "SELECT (SELECT MAX(n) FROM UNNEST(t.arr) WITH ORDINALITY AS e(x, n)) AS most FROM t ORDER BY a"
+    assert text_for_spark(session, text) is not None

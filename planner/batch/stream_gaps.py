@@ -326,7 +326,7 @@ class _Gaps(Scopes):
             return
         both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
-        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both, kind):
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both):
             yield "a condition of rows of both sides"
 
     def _is_in_rows(self, join: exp.Join) -> bool:
@@ -340,7 +340,7 @@ class _Gaps(Scopes):
         user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
         return is_repeatable(on) and (user is not None or spark_name(call) in ("explode", "posexplode", "inline"))
 
-    def _decided(self, on: exp.Expr, left: Scope, both: Scope, kind: JoinKind | None) -> bool:
+    def _decided(self, on: exp.Expr, left: Scope, both: Scope) -> bool:
         """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
 
         True also where it names a column that does not exist, which the binder reports.
@@ -361,7 +361,7 @@ class _Gaps(Scopes):
         for condition in conjuncts(on):
             pair = condition.copy().transform(named).unnest()
             if has_subquery(condition):
-                if _sides_of_subquery(condition, left, both) == {0, 1} and kind is not JoinKind.SEMI:
+                if _sides_of_subquery(condition, left, both) == {0, 1}:
                     return False
             elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:

@@ -42,6 +42,7 @@ from sqlstream.planner.type_inference import Types
 from sqlstream.types import BIGINT, BOOLEAN
 from sqlstream.udfs.joins import JoinKind
 
+_LISTS = frozenset({"collect_list", "collect_set"})
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
 _NO_GROUPS = "With HAVING and without GROUP BY it must not read columns of the query around it."
 _PLACE = ClauseContext("WHERE")
@@ -373,8 +374,11 @@ def _may_read(select: exp.Select, aggregates: bool) -> bool:
 
 
 def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
-    """The value of an expression of aggregates over no rows: a count is 0, other aggregates NULL. None if it is
-    NULL."""
+    """The value of an expression of aggregates over no rows; None if it is NULL.
+
+    A count is 0, Spark's COLLECT_LIST and COLLECT_SET are empty, any other aggregate is NULL, also Flink's ARRAY_AGG,
+    COLLECT and JSON_ARRAYAGG.
+    """
 
     def alone(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):  # whose aggregates are of its own rows
@@ -382,6 +386,8 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
         name = aggregate_name(node, catalog)
         if name is None:
             return node
+        if name in _LISTS:
+            return exp.Array(expressions=[])
         return exp.Literal.number(0) if name in _COUNTS else exp.Null()
 
     value_of_none = rewritten(value, alone)

@@ -248,7 +248,7 @@ class Subqueries:
         if rows.read.default is None:
             return self._left_joined(scope, rows, rows.all(), node), value
         kind, default = rows.values[0].type, rows.read.default
-        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone has no type
+        if not kind.is_unknown and default.find(exp.Null, exp.Array) is not None:  # which alone have no type
             default = exp.cast(default, kind.to_sqlglot())
         value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
         return self._left_joined(scope, rows, rows.with_there(), node), exp.Paren(this=value)

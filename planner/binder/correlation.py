@@ -74,8 +74,8 @@ class Correlation:
     ``needs_keys``: its rows are joined on equalities alone; ``inner``: by a join that any condition may have.
     ``conditions`` are as written, except that the expressions
     over the subquery, listed in ``selected``, are replaced by ``reference``. ``keyed``: all conditions are equalities,
-    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``default`` is the value of its
-    aggregate over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
+    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``defaults`` are the values of its
+    columns over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
     is not ``keyed``, of each row around.
     """
 
@@ -89,7 +89,7 @@ class Correlation:
     selected: list[exp.Expr] = field(default_factory=list)
     keyed: bool = True
     one_row: bool = False
-    default: exp.Expr | None = None
+    defaults: list[exp.Expr | None] = field(default_factory=list)
     limited: Limited | None = None
 
     def reference(self, name: str) -> exp.Column:
@@ -142,7 +142,7 @@ class Correlation:
         self.one_row = aggregates and not any(select.args.get(key) for key in ("group", "having"))
         self.one_row = self.one_row and clauses_of(select).window is None
         if self.one_row and self.lists:
-            self.default = value_of_no_rows(select.expressions[0].unalias(), context.catalog)
+            self.defaults = [value_of_no_rows(e.unalias(), context.catalog) for e in select.expressions]
         if self._is_direct(select, outer, reading, inside, aggregates, context):
             for condition in reading:
                 self._take(condition, inside)

@@ -18,9 +18,8 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import DisplayHandle
 
 from sqlstream.arguments import named_parameters
-from sqlstream.arrow_rows import ArrowRows, shown_rows_of
 from sqlstream.errors import SqlStreamError
-from sqlstream.query import Query
+from sqlstream.query import ArrowRows, Query, shown_rows_of
 from sqlstream.results import SHOWN, Rows, html_table, text_table
 from sqlstream.session import Session, connect
 from sqlstream.shell.chart import Chart, Plot, svg_of

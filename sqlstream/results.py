@@ -1,10 +1,11 @@
-"""Finished results for the caller, and tables for the eye."""
+"""Finished results for the caller, and tables and times for the eye."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from sqlstream.types import STRING, DataType
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
 
 KIND = "op"
 """What callers call the kinds of rows of updating queries; Flink's client does, too."""
@@ -130,3 +130,34 @@ def _text(value: Any) -> str:
 def _count(count: int, shown: int) -> str:
     more = f", the first {shown} shown" if count > shown else ""
     return f"({count} row{'' if count == 1 else 's'}{more})"
+
+
+# --- times for the eye, in UTC --------------------------------------------------------------------------------
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time: datetime) -> str:
+    """A time to the second, as ``2026-11-25 12:00:00``."""
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def exact_text(ms: int) -> str:
+    """Milliseconds since 1970, with those of the second where there are some."""
+    return watermark_text(ms) + (f".{ms % 1000:03}" if ms % 1000 else "")
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """A watermark, or words where it is no time."""
+    if watermark_ms is None:
+        return "none yet"
+    try:
+        return time_text(_EPOCH + timedelta(milliseconds=watermark_ms))
+    except OverflowError:
+        return "beyond year 9999"
+
+
+def moment(seconds: float) -> datetime:
+    """A time in seconds since 1970 as a ``datetime`` in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)

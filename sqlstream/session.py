@@ -213,7 +213,7 @@ class Session:
     def views(self) -> Views:
         """The materialized views, which load what no other statement needs."""
         if self._views is None:
-            from sqlstream.views.keeping import Views
+            from sqlstream.views.keeping import Views  # what keeps views is loaded with the first of them
 
             self._views = Views(self._runner)
         return self._views

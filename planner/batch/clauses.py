@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
+from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.expressions import has_subquery, rewritten
 from sqlstream.planner.functions.calls import spark_name
@@ -54,6 +55,7 @@ def window_in_words_of_spark(window: exp.Window, context: Context) -> None:
 _AFTER_ROWS = ("order", "limit", "offset")
 
 
+@on_deep_stack
 def sorted_by_columns(query: exp.Expr) -> exp.Expr:
     """The query, in which ORDER BY has no subqueries: a query in FROM computes them, and * EXCEPT leaves them out.
 

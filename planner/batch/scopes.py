@@ -109,8 +109,17 @@ class Scopes:
     def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
         self._catalog = catalog
         self._tables = tables
+        self._scopes_by_query: dict[tuple[int, int], tuple[exp.Expr, Scope]] = {}
+        self._columns_by_query: dict[tuple[int, int], tuple[exp.Expr, Scope | None, Sequence[Column] | None]] = {}
 
     def scope_of(self, select: exp.Select, queries: Queries, around: Scope | None) -> Scope:
+        """The scope of a SELECT inside of ``around``, made once: each level of nested queries asks for it often."""
+        key = (id(select), id(around))
+        if key not in self._scopes_by_query:
+            self._scopes_by_query[key] = (select, self._new_scope(select, queries, around))
+        return self._scopes_by_query[key][1]
+
+    def _new_scope(self, select: exp.Select, queries: Queries, around: Scope | None) -> Scope:
         scope = Scope(around)
         start = select.args.get("from_")
         if start is not None:
@@ -159,6 +168,12 @@ class Scopes:
 
     def columns_of(self, query: exp.Expr, queries: Queries, around: Scope | None) -> Sequence[Column] | None:
         """The columns of a query's result; None where a part of them is not known."""
+        key = (id(query), id(around))
+        if key not in self._columns_by_query:
+            self._columns_by_query[key] = (query, around, self._columns_of_query(query, queries, around))
+        return self._columns_by_query[key][2]
+
+    def _columns_of_query(self, query: exp.Expr, queries: Queries, around: Scope | None) -> Sequence[Column] | None:
         queries = self.with_queries(query, queries, around)
         match query:
             case exp.SetOperation() | exp.Subquery():

@@ -21,11 +21,11 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 
 @on_deep_stack
-def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Iterator[tuple[str, Span | None]]:
+def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
     """What messages call each part, and its place. The tables of the query are named as in ``tables``."""
     gaps = _Gaps(catalog, tables)
-    for select in query.find_all(exp.Select):
-        yield from gaps.of_select(select)
+    of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
+    return of_selects + [gap for operation in query.find_all(exp.SetOperation) for gap in gaps.of_set(operation)]
 
 
 @on_deep_stack
@@ -53,35 +53,49 @@ class _Gaps(Scopes):
 
     def of_select(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
         """What Spark does not analyze of a SELECT, without its subqueries."""
+        if select.args.get("distinct") and self._has_map(select):
+            yield "DISTINCT of a MAP, which Spark does not compare,", span_of(select)
         yield from self._outer_columns(select)
         for query in self._subqueries(select):
             if self._is_refused(query, select):
                 yield "a subquery in this place, which Spark does not execute,", span_of(query)
-        for window in select.find_all(exp.Window):
-            call = window.this
-            if isinstance(call.args.get("this"), exp.Distinct) and window.find_ancestor(exp.Select) is select:
+        for window in _own_nodes(select):
+            call = window.this if isinstance(window, exp.Window) else None
+            if isinstance(call, exp.Expr) and isinstance(call.args.get("this"), exp.Distinct):
                 yield "DISTINCT in an aggregate with OVER, which Spark does not execute,", span_of(call)
+
+    def of_set(self, operation: exp.SetOperation) -> Iterator[tuple[str, Span | None]]:
+        """What Spark does not analyze of UNION, INTERSECT and EXCEPT."""
+        adds = isinstance(operation, exp.Union) and not operation.args.get("distinct")
+        first = operation.this
+        while isinstance(first, exp.SetOperation | exp.Subquery):
+            first = first.this
+        if not adds and isinstance(first, exp.Select) and self._has_map(first):
+            yield "a set of rows with a MAP, which Spark does not compare,", span_of(operation)
+
+    def _has_map(self, select: exp.Select) -> bool:
+        """Whether a column of the result is a MAP, or has one in it."""
+        columns = self.columns_of(select, self._queries(select), self._scope(select).around)
+        return any("MAP<" in str(column.type) for column in columns or ())
 
     # --- columns of queries around ------------------------------------------------------------------------------
 
     def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
-        """Those that a subquery reads outside of WHERE, HAVING, ON and a select list without aggregates."""
+        """Those that a subquery reads outside of WHERE, HAVING, ON and a plain select list, or from further
+        outside, or beside grouping sets."""
         scope = self._scope(select)
         if scope.around is None:
             return
         aliases = {expression.alias.casefold() for expression in select.expressions if expression.alias}
-        for column in self._own_columns(select):
+        for column in (node for node in _own_nodes(select) if isinstance(node, exp.Column)):
             place = self._place(column, select)
             of_group = place == "expressions" and self.is_aggregation(select)
             of_window = column.find_ancestor(exp.Window, exp.Select) is not select
             is_alias = not column.table and column.name.casefold() in aliases
-            refused = place in ("group", "order", "laterals") or of_group or of_window
+            refused = place in ("group", "order", "laterals", "from_") or of_group or of_window
+            refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
-
-    def _own_columns(self, select: exp.Select) -> Iterator[exp.Column]:
-        nodes = select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
-        return (node for node in nodes if isinstance(node, exp.Column))
 
     def _place(self, node: exp.Expr, select: exp.Select) -> str:
         """The clause of a SELECT that a node is in."""
@@ -93,7 +107,7 @@ class _Gaps(Scopes):
 
     def _subqueries(self, select: exp.Select) -> Iterator[exp.Expr]:
         """Those of the SELECT's expressions, not of FROM, LATERAL and WITH."""
-        for node in select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select):
+        for node in _own_nodes(select):
             is_source = isinstance(node.parent, exp.From | exp.Join | exp.Lateral | exp.CTE)
             if isinstance(node, exp.Query) and node is not select and not isinstance(node, exp.Table) and not is_source:
                 yield node
@@ -173,6 +187,11 @@ class _Gaps(Scopes):
             outer = self._queries(node.parent)
             self._given[id(node)] = self.with_queries(node, outer, None) if node.args.get("with_") else outer
         return self._given[id(node)]
+
+
+def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """The nodes of a SELECT down to its subqueries, which are the last ones."""
+    return select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
 
 
 def _has_sets(select: exp.Select) -> bool:

@@ -65,7 +65,8 @@ def bind_select(
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
     subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
-    scope, where = bind_from(select, context, bind_query, subqueries)
+    start = correlation.start_of(select, context) if correlation is not None else None
+    scope, where = bind_from(select, context, bind_query, subqueries, start)
     select = with_all_keys(with_lateral_aliases(select, scope, context), scope, context)
     if correlation is not None:
         aggregates = is_aggregation(select, context)
@@ -202,10 +203,12 @@ class AboveGroups:
     def scope(self, relation: Relation, below: Scope) -> Scope:
         """The scope above the groups: the columns that are read, and the names that subqueries use for keys."""
         visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
+        named: dict[tuple[str, str | None], Visible] = {}  # a key may be written with its table and without
         for written, field in zip(self.read, relation.fields, strict=True):
             if isinstance(written, exp.Column):
-                visible += [replace(v, field=field.name, starred=False) for v in _names_of_field(written, below)]
-        return Scope(relation.node, tuple(visible))
+                for v in _names_of_field(written, below):
+                    named.setdefault((v.name, v.table), replace(v, field=field.name, starred=False))
+        return Scope(relation.node, (*visible, *named.values()))
 
 
 def is_above(expression: exp.Expr) -> bool:
@@ -285,6 +288,7 @@ class _GroupReader:
         self._aliases = {name.casefold() for column in columns for name in column.aliases}
         group = groups.args.get("group")
         written = list(_group_terms(group)) if group is not None else []
+        self._columns = [key for key in written if isinstance(key, exp.Column)]
         self._keys = [key for key in written if not isinstance(key, exp.Column)]
         self._bound = [self._of_below(key) for key in self._keys]
 
@@ -302,7 +306,7 @@ class _GroupReader:
     def above(self, node: exp.Expr) -> exp.Expr:
         """A copy that reads the groups' expressions as columns."""
         if isinstance(node, exp.Query):
-            return self._column(node) if node in self._keys else node
+            return self._column(node) if node in self._keys else self._reading_keys(node)
         if isinstance(node, exp.Window):
             return with_children_changed(
                 node, lambda child: self._called(child) if child is node.this else self.above(child)
@@ -310,6 +314,14 @@ class _GroupReader:
         if self._is_of_group(node):
             return self._column(node)
         return with_children_changed(node, self.above)
+
+    def _reading_keys(self, query: exp.Query) -> exp.Query:
+        """A subquery, of which the keys that it names with their tables are read."""
+        names = {c.name.casefold() for c in query.find_all(exp.Column) if c.table and self._scope.knows(c)}
+        for key in self._columns:
+            if key.name.casefold() in names:
+                self._column(key)
+        return query
 
     def _called(self, call: exp.Expr) -> exp.Expr:
         """The function before OVER: it is itself computed above the groups, its arguments may be read of them."""

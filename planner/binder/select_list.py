@@ -144,6 +144,15 @@ def is_computed_once(expression: exp.Expr) -> bool:
     return expression.find(exp.Query, exp.Window) is None
 
 
+_BY_ALIAS = "by_alias"
+"""Metadata of subqueries of an expression that stands for its alias."""
+
+
+def is_read_by_alias(node: exp.Expr) -> bool:
+    """Whether a subquery stands for the alias of a column before it, which has the same one."""
+    return bool(node.meta.get(_BY_ALIAS))
+
+
 class AliasReader:
     """Replaces columns by the expressions of the aliases that they name."""
 
@@ -181,6 +190,9 @@ class AliasReader:
                 raise unsupported.refusal("alias of a random value", span_of(node))
             return node
         value = parenthesized(as_expression(values[0].copy()))
+        for part in value.walk():
+            if isinstance(part, exp.Subquery | exp.Exists | exp.In):
+                part.meta[_BY_ALIAS] = True
         assert isinstance(node, exp.Column)
         for part in node.parts[1:]:
             value = exp.Dot(this=value, expression=part.copy())

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
-from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import StatusLine, plain_text, working, writer_for
-from sqlstream.cli.progress import JobStatus, line_of, total, written
+from sqlstream.cli.progress import JobStatus, is_shown_as_table, line_of, page_of_terminal, total, write_table, written
 from sqlstream.cli.scripts import Script, open_session, read_scripts
 from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
-from sqlstream.query import Query
+from sqlstream.query import Query, shown_rows_of
 from sqlstream.results import Rows
 from sqlstream.secrets import shown_script
 from sqlstream.session import Session

@@ -14,8 +14,7 @@ from sqlstream.jobs import RecordedJob, recorded_jobs
 from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.records.record import to_text
 from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission, submitted_jobs
-from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
-from sqlstream.local_page import LocalPage
+from sqlstream.jobs.reports.plan_figures import FIGURES, LocalPage, PlanFigures, figures_of, page_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows, job_rows, properties

@@ -294,6 +294,7 @@ def wrong_directories(
 
 
 def wrong_directory(table: Table, what: str) -> Diagnostic:
+    """SS532 for a table whose directories are not those of ``partition-by``."""
     hint = (
         "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
     )

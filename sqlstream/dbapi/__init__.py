@@ -4,7 +4,21 @@ Importing this package loads neither PySpark nor pandas; Spark starts at the fir
 """
 
 from sqlstream.dbapi.connection import Connection, connect
-from sqlstream.dbapi.cursor import Cursor
+from sqlstream.dbapi.cursor import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Cursor,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+)
 from sqlstream.dbapi.exceptions import (
     DatabaseError,
     DataError,
@@ -16,20 +30,6 @@ from sqlstream.dbapi.exceptions import (
     OperationalError,
     ProgrammingError,
     Warning,  # noqa: A004
-)
-from sqlstream.dbapi.type_objects import (
-    BINARY,
-    DATETIME,
-    NUMBER,
-    ROWID,
-    STRING,
-    Binary,
-    Date,
-    DateFromTicks,
-    Time,
-    TimeFromTicks,
-    Timestamp,
-    TimestampFromTicks,
 )
 
 apilevel = "2.0"

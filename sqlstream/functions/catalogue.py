@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlstream.functions.aggregates import AGGREGATES, SKETCHES
+from sqlstream.functions.aggregates import AGGREGATES, MAKING_ROWS, OF_CLAUSES, OVER_ROWS, SKETCHES
 from sqlstream.functions.builtin import Aggregate, Builtin, BuiltinKind
 from sqlstream.functions.nested import DOCUMENTS, NESTED
 from sqlstream.functions.strings import STRINGS
 from sqlstream.functions.times import TIMES
 from sqlstream.functions.values import CONDITIONS, CONVERSIONS, NUMBERS
-from sqlstream.functions.windows import MAKING_ROWS, OF_CLAUSES, OVER_ROWS
 from sqlstream.types import UNKNOWN, DataType
 
 _EVALUATED: tuple[Sequence[Builtin], ...] = (

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from rich.console import RenderableType
 from rich.text import Text
 
-from sqlstream.arrow_rows import shown_rows_of
-from sqlstream.cli.live import follow_on
-from sqlstream.cli.progress import JobStatus
+from sqlstream.cli.progress import JobStatus, follow_on
+from sqlstream.query import shown_rows_of
 from sqlstream.results import Columns
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class Chart:
 
     def drawn(self, width: int, height: int, *, colours: bool = True) -> str:
         """The chart as text of so many columns and lines."""
-        import plotext
+        import plotext  # an optional package
 
         plotext.clear_figure()
         plotext.theme("pro" if colours else "clear")

@@ -241,7 +241,7 @@ def run_shell(
 
 def _shell(session: Session, out: TextIO, style: str, parameters: Mapping[str, str] | None) -> Shell:
     """The shell, for which Spark starts while the rest is imported."""
-    from sqlstream.spark.startup import SparkStart
+    from sqlstream.spark.startup import SparkStart  # PySpark, while somebody types
 
     start = SparkStart(session)
     from sqlstream.shell.loop import Shell  # while Spark starts

@@ -113,7 +113,7 @@ def _listen(source: Input, pressed: Event, ended: Event) -> None:
 @contextmanager
 def _keys_one_by_one(terminal: int) -> Iterator[None]:
     """Read keys without Enter and echo, Ctrl-Z as a key and Ctrl-C as a signal; restore the terminal afterwards."""
-    import termios
+    import termios  # Windows has none
 
     before = termios.tcgetattr(terminal)
     changed = termios.tcgetattr(terminal)

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.input import Input
 
-from sqlstream.arrow_rows import shown_rows_of
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
-from sqlstream.cli.live import is_shown_as_table, page_of_terminal, write_table, write_tail
 from sqlstream.cli.output import JsonLinesWriter, StatusLine, Writer, plain_text, working
-from sqlstream.cli.progress import JobStatus, written
+from sqlstream.cli.progress import JobStatus, is_shown_as_table, page_of_terminal, write_table, write_tail, written
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
-from sqlstream.query import Query
+from sqlstream.query import Query, shown_rows_of
 from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.settings import RESULT_MODE

@@ -4,7 +4,7 @@ It works with 1.4.54, too, which Superset has.
 SQLAlchemy finds it by its entry point; nothing else of the product imports this room.
 """
 
-from sqlstream.sqlalchemy.column_types import INTERVAL, MAP, STRUCT, TINYINT, VARIANT
+from sqlstream.sqlalchemy.compiler import INTERVAL, MAP, STRUCT, TINYINT, VARIANT
 from sqlstream.sqlalchemy.dialect import SqlStreamDialect
 
 __all__ = ["INTERVAL", "MAP", "STRUCT", "TINYINT", "VARIANT", "SqlStreamDialect"]

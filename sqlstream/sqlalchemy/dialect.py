@@ -14,8 +14,9 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql import sqltypes
 
 from sqlstream.grammar.nodes import Name
-from sqlstream.sqlalchemy.column_types import INTERVAL, CalendarDate
 from sqlstream.sqlalchemy.compiler import (
+    INTERVAL,
+    CalendarDate,
     SqlStreamCompiler,
     SqlStreamDDLCompiler,
     SqlStreamIdentifierPreparer,

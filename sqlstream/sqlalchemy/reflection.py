@@ -22,7 +22,7 @@ from sqlstream.grammar.nodes import Name
 from sqlstream.grammar.quoting import quote_name
 from sqlstream.planner.catalog import Column, Table, View
 from sqlstream.session import Session
-from sqlstream.sqlalchemy.column_types import alchemy_type, type_of_column
+from sqlstream.sqlalchemy.compiler import alchemy_type, type_of_column
 
 _Path = tuple[str, str, str]
 

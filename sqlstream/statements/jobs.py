@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.results import Rows
+from sqlstream.results import Rows, moment, time_text, watermark_text
 from sqlstream.runner import ControlledJob
 from sqlstream.statements.statement import Execution, S, StatementType
-from sqlstream.times import moment, time_text, watermark_text
 
 if TYPE_CHECKING:
     from sqlstream.jobs.records.history import CheckpointLine

@@ -18,7 +18,7 @@ from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, View
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.intervals import as_interval
 from sqlstream.planner.properties import changelog_text
-from sqlstream.results import Rows
+from sqlstream.results import Rows, moment, time_text, watermark_text
 from sqlstream.statements.definitions import (
     create_catalog_text,
     create_materialized_text,
@@ -27,7 +27,6 @@ from sqlstream.statements.definitions import (
 )
 from sqlstream.statements.partitions import partitions
 from sqlstream.statements.statement import ViewStatus
-from sqlstream.times import moment, time_text, watermark_text
 
 _Line = tuple[str, ...]
 

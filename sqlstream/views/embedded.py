@@ -123,7 +123,7 @@ def _started(folder: Path) -> Server:
 
 
 def _make_database(server: Server) -> None:
-    import psycopg
+    import psycopg  # an optional package
 
     with psycopg.connect(server.url.replace(f"/{_DATABASE}", "/postgres"), autocommit=True) as connection:
         there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_DATABASE]).fetchone()
@@ -217,7 +217,7 @@ def _make_enterable(folder: Path) -> None:
     if not _is_root():
         return
     with _quiet():
-        from pgserver.utils import ensure_prefix_permissions, ensure_user_exists
+        from pgserver.utils import ensure_prefix_permissions, ensure_user_exists  # an optional package
 
         ensure_user_exists(_OWNER)
         ensure_prefix_permissions(_programs())
@@ -234,7 +234,7 @@ def _make_enterable(folder: Path) -> None:
 
 def _programs() -> Path:
     with _quiet():
-        from pgserver._commands import POSTGRES_BIN_PATH
+        from pgserver._commands import POSTGRES_BIN_PATH  # an optional package
 
     return Path(POSTGRES_BIN_PATH)
 

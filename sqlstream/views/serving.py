@@ -18,11 +18,10 @@ from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.jobs import Job, JobState
 from sqlstream.jobs.records.record import JobRecord
-from sqlstream.jobs.reports.plan_figures import FIGURES, PlanFigures, figures_of, page_of
-from sqlstream.local_page import Answer, LocalPage
+from sqlstream.jobs.reports.plan_figures import FIGURES, Answer, LocalPage, PlanFigures, figures_of, page_of
+from sqlstream.results import moment, time_text, watermark_text
 from sqlstream.secrets import shown_script
 from sqlstream.statements.materialized_views import MaterializedView, materialized_named
-from sqlstream.times import moment, time_text, watermark_text
 from sqlstream.views.keeping import ANOTHER_VIEW, OCCUPIED, ViewStatus
 
 if TYPE_CHECKING:

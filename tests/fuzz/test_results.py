@@ -37,7 +37,7 @@ _PAST = History(
 
 
 def test_streams_of_kernels_give_the_rows_of_duckdb():
-    campaign = Campaign(seed=33, spark=False)
+    campaign = Campaign(seed=33, ways=frozenset({"kernels"}))
     campaign.run(rounds=depth(16, 400))
     assert [finding.text for finding in campaign.findings] == []
     assert campaign.compared["kernels and DuckDB"] > 10

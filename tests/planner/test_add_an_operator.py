@@ -20,19 +20,19 @@ OPERATORS = "sqlstream.planner.operators."
 WHERE_OPERATORS_ARE_NAMED = ("sqlstream.planner.binder.", "sqlstream.planner.lowering.", OPERATORS)
 
 ASKED_FOR_BY_CLASS = {
-    "GroupAggregate": {"sqlstream.analysis.fingerprints"},
+    "GroupAggregate": {"sqlstream.analysis.statements"},
     "IntervalJoin": {"sqlstream.batch.choosing"},
     "Lookup": {
         "sqlstream.analysis.rewrites",
         "sqlstream.jobs.lifecycle.runtime",
         "sqlstream.jobs.reports.counts",
         "sqlstream.jobs.reports.plan_figures",
-        "sqlstream.runner",
+        "sqlstream.jobs.lifecycle.session_jobs",
     },
     "Limit": {"sqlstream.jobs.lifecycle.launch"},
     "Over": {"sqlstream.batch.choosing"},
     "TopN": {"sqlstream.plans"},
-    "WindowAggregate": {"sqlstream.analysis.fingerprints"},
+    "WindowAggregate": {"sqlstream.analysis.statements"},
 }
 """Modules that ask for one operator by its class, not all nodes by a question. A new operator needs no entry."""
 

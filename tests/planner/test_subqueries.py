@@ -47,6 +47,7 @@ ASKED = (
     "a NOT IN (VALUES (1), (4)) AND b NOT IN (VALUES (NULL))",
     "(a, b) IN (SELECT c, d FROM r)",
     "(a, b) NOT IN (SELECT c, d FROM r)",
+    "(a, b) NOT IN (SELECT MAX(c), MIN(d) FROM r WHERE n = id)",
     "EXISTS (SELECT * FROM r)",
     "NOT EXISTS (SELECT * FROM r WHERE c > 3)",
     "EXISTS (SELECT 1 FROM r WHERE c = a ORDER BY d LIMIT 1)",
@@ -72,6 +73,8 @@ VALUES = (
     "(a, b) IN (SELECT c, d FROM r WHERE n = id)",
     "(a, b, id + a) NOT IN (SELECT c, d, n + d FROM r)",
     "((a, b) IN (SELECT c, d FROM r)) IS NULL",
+    "(a, b) IN (SELECT MAX(c), MIN(d) FROM r WHERE n = id)",
+    "(a, b) NOT IN (SELECT MAX(c), COUNT(*) FROM r WHERE d = b)",
     "NOT (a IN (SELECT c FROM r) AND b NOT IN (SELECT d FROM r))",
     "CASE WHEN EXISTS (SELECT 1 FROM r WHERE c = a) THEN (SELECT COUNT(*) FROM r) ELSE (SELECT v FROM p WHERE k = b) END",  # noqa: E501
 )
@@ -225,6 +228,7 @@ def test_subqueries_of_groups_and_joins(text: str, operators: list[str]) -> None
         "SELECT a FROM l WHERE b < (SELECT MAX(d) FROM r WHERE c < a)",
         "SELECT a FROM l WHERE b IN (SELECT d + b FROM r)",
         "SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c + a > 3)",
+        "SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE CAST(c AS STRING) = a)",
         "SELECT a FROM l WHERE EXISTS (SELECT a + c FROM r WHERE EXISTS (SELECT 1 FROM p WHERE k = l.a))",
         "SELECT a, x.d FROM l, LATERAL (SELECT d, SUM(c) FROM r WHERE c < a GROUP BY ROLLUP (d)) AS x",
         "SELECT a, x.s FROM l, LATERAL (SELECT SUM(d) OVER (PARTITION BY n) AS s FROM r WHERE c = a) AS x",
@@ -235,6 +239,11 @@ def test_what_no_condition_of_a_join_says_is_computed_for_each_value_that_is_rea
     found = plan(text, TABLES)
     tables = [node.table.name for node in found.walk() if isinstance(node, Scan)]
     assert tables.count("l") == 2
+
+
+def test_a_subquery_that_is_read_by_its_alias_is_joined_once() -> None:
+    found = plan("SELECT (SELECT MAX(c) FROM r) AS m, m + 1 AS n, m * n AS k FROM l", TABLES)
+    assert [node.table.name for node in found.walk() if isinstance(node, Scan)] == ["l", "r"]
 
 
 def test_values_that_have_a_key_need_not_be_made_distinct() -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sqlstream.arrow_rows import ArrowRows, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.errors import ExecutionError
+from sqlstream.query import ArrowRows, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.results import Rows
 from sqlstream.types import parse_type
 

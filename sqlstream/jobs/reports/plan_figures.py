@@ -1,22 +1,103 @@
-"""What a job's record says of each operator of its plan: totals since its start, and rates over the last seconds."""
+"""The page of a running plan: what a job's record says of each operator, totals since its start and present rates."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.progress import Progress, size_text
-from sqlstream.local_page import Answer
 from sqlstream.planner.explain.html import Figure, Figures, html_page
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.times import moment, time_text, watermark_text
+from sqlstream.results import moment, time_text, watermark_text
+from sqlstream.udfs.texts import reason_of
+
+# --- pages that a process shows to browsers on its own machine ---------------------------------------------------
+
+
+NO_PAGE = "SS483"
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a path has: ``kind`` is its media type."""
+
+    text: str
+    kind: str = "text/html"
+    status: int = 200
+
+
+Answers = Callable[[str], Answer | None]
+"""What there is at a path, without what follows a question mark; None for nothing. Called from several threads."""
+
+
+class LocalPage:
+    """Answers on a port of this machine until closed; 0 takes any port. ``paths`` names all that there is.
+
+    ExecutionError SS483 where the port is taken.
+    """
+
+    def __init__(self, port: int, answers: Answers, paths: str) -> None:
+        try:
+            self._server = ThreadingHTTPServer((HOST, port), partial(_Handler, answers, paths))
+        except OSError as error:
+            message = f"the page cannot be shown on port {port}: {reason_of(error)}"
+            raise ExecutionError(NO_PAGE, message, hint="Give another one: --port N; 0 takes any.") from None
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, name="sqlstream-page", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Stop serving the page."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "sqlstream"
+
+    def __init__(self, answers: Answers, paths: str, *arguments: Any) -> None:
+        self._answers, self._paths = answers, paths
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        """Other hosts than this one's own names are refused, as scripts of other pages ask."""
+        host = self.headers.get("Host", "").partition(":")[0]
+        if host not in (HOST, "localhost"):
+            self._send(Answer("this page is for 127.0.0.1 alone\n", "text/plain", 403))
+            return
+        found = self._answers(self.path.partition("?")[0])
+        self._send(found if found is not None else Answer(f"there are {self._paths}\n", "text/plain", 404))
+
+    def _send(self, answer: Answer) -> None:
+        body = answer.text.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  (a name of http.server)
+        """Nobody reads the requests of the page."""
+
 
 NO_PLAN = "SS488"
 

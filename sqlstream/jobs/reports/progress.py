@@ -29,8 +29,8 @@ from sqlstream.jobs.reports.counts import observed as observed_sets
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
+from sqlstream.results import exact_text
 from sqlstream.spark.running import is_connect
-from sqlstream.times import exact_text
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file

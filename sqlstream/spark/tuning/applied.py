@@ -131,7 +131,7 @@ _FILTER = ReportedByUs()
 def quiet_reported_errors() -> None:
     """Install the filter on PySpark's loggers. Without these loggers PySpark prints nothing, and nothing is done."""
     with suppress(ImportError):
-        from pyspark.logger import PySparkLogger
+        from pyspark.logger import PySparkLogger  # PySpark, which some versions have no loggers in
 
         for name in _LOGGERS:
             PySparkLogger.getLogger(name).addFilter(_FILTER)  # a filter that is there already is not added again

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from rich.console import Console
 from rich.table import Table
 
-from tests.fuzz.results.campaign import Campaign
+from tests.fuzz.results.campaign import WAYS, Campaign
 
 _PROGRESS_S = 60
 
@@ -27,12 +27,15 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="Number of the first round.")
     parser.add_argument("--rounds", type=int, help="How many rounds at most.")
     parser.add_argument("--most", type=int, default=20, help="Differences after which it ends.")
-    parser.add_argument("--without-spark", action="store_true", help="Streams by the kernels alone.")
+    help_of_ways = (
+        "Streams by the kernels alone, without Spark; finished data; streams on Spark. All three if not given."
+    )
+    parser.add_argument("--ways", nargs="+", choices=sorted(WAYS), default=sorted(WAYS), help=help_of_ways)
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # PySpark logs each refusal with its stack
     console = Console()
     console.print(f"seed {arguments.seed}, {arguments.minutes:g} minutes")
-    campaign = Campaign(arguments.seed, _tell, spark=not arguments.without_spark, most=arguments.most)
+    campaign = Campaign(arguments.seed, _tell, frozenset(arguments.ways), most=arguments.most)
     done, started = Event(), time.monotonic()
     Thread(target=_show_progress, args=(campaign, done, started), daemon=True).start()
     try:

@@ -13,7 +13,8 @@ from sqlstream.session import Session
 
 FILES = "WITH ('connector' = 'filesystem', 'path' = '/data/{0}', 'format' = 'json')"
 TABLES = f"""
-CREATE TABLE t (a INT, b INT, arr ARRAY<INT>, at TIMESTAMP, WATERMARK FOR at AS at) {FILES.format("t")};
+CREATE TABLE t (a INT, b INT, arr ARRAY<INT>, mp MAP<STRING, INT>, at TIMESTAMP, WATERMARK FOR at AS at)
+    {FILES.format("t")};
 CREATE TABLE u (a INT, b INT) {FILES.format("u")};
 """
 
@@ -56,8 +57,8 @@ SPELLED = {
     "SELECT ROW_NUMBER() OVER (PARTITION BY a) AS n FROM t": (
         "SELECT ROW_NUMBER() OVER (PARTITION BY a ORDER BY 1 NULLS LAST) AS n FROM t AS t"
     ),
-    "SELECT a FROM t ORDER BY a IN (SELECT b FROM u), a DESC LIMIT 3": (
-        "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, a IN (SELECT b FROM u AS u) AS __order_0, "
+    "SELECT a FROM t ORDER BY EXISTS (SELECT b FROM u), a DESC LIMIT 3": (
+        "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, EXISTS(SELECT b FROM u AS u) AS __order_0, "
         "a AS __order_1 FROM t AS t) AS sorted ORDER BY __order_0, __order_1 DESC LIMIT 3"
     ),
     "SELECT (SELECT MAX(b) FROM u) FROM t": (
@@ -74,8 +75,13 @@ def test_spark_reads_it_in_other_words(session: Session, text: str) -> None:
 
 
 STREAMS = (
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND EXISTS (SELECT 1 FROM u AS v WHERE v.b = t.b))",
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT b, SUM(a) AS s FROM u WHERE u.a > t.a GROUP BY ROLLUP (b)) AS x",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(ARRAY(t.a, t.b)) AS v(x) WHERE x > 3)",
     "SELECT a, COUNT(*), (SELECT MAX(b) FROM u WHERE u.a = t.a) FROM t GROUP BY ROLLUP (a)",
     "SELECT COUNT(DISTINCT a) OVER (ORDER BY b) FROM t",
+    "SELECT DISTINCT mp FROM t",
+    "SELECT ARRAY[mp] FROM t UNION SELECT ARRAY[mp] FROM t",
     "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND t.b > (SELECT MAX(b) FROM u WHERE u.a = t.a)",
 )
 
@@ -110,3 +116,15 @@ def test_what_no_mode_executes_is_refused_with_its_place(session: Session, text:
         text_for_spark(session, text, mode)
     places = {(d.code, text[d.span.start : d.span.end]) for d in error.value.diagnostics if d.span is not None}
     assert REFUSED[text] in places, error.value.diagnostics
+
+
+def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> None:
+    text = "SELECT a FROM t"
+    for level in range(60):  # each level would double the time
+        text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
+    assert text_for_spark(session, text) is not None
+
+
+def test_what_streams_refuse_makes_no_mistake_of_what_is_around_it(session: Session) -> None:
+    text = "SELECT (SELECT MAX(n) FROM UNNEST(t.arr) WITH ORDINALITY AS e(x, n)) AS most FROM t ORDER BY a"
+    assert text_for_spark(session, text) is not None

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
 
 from sqlstream.grammar import parse_script
 from sqlstream.sqlalchemy import MAP, STRUCT, SqlStreamDialect
-from sqlstream.sqlalchemy.column_types import alchemy_type
+from sqlstream.sqlalchemy.compiler import alchemy_type
 from sqlstream.sqlalchemy.dialect import arguments_of
 from sqlstream.types import parse_type
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import NoSuchTableError
 
 import sqlstream
 from sqlstream.sqlalchemy import MAP
-from sqlstream.sqlalchemy.column_types import DOUBLE
+from sqlstream.sqlalchemy.compiler import DOUBLE
 
 DEFINITIONS = """
 CREATE TABLE orders (

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from sqlstream.cli.live import write_tail
 from sqlstream.cli.output import TableWriter, VerticalWriter
+from sqlstream.cli.progress import write_tail
 
 QUERY = SimpleNamespace(job=SimpleNamespace(name="query"))
 

@@ -7,7 +7,7 @@ import pytest
 from sqlstream.cli.progress import summary
 from sqlstream.jobs import Progress
 from sqlstream.jobs.reports.counts import LookupTotals
-from sqlstream.times import watermark_text
+from sqlstream.results import watermark_text
 
 
 @pytest.mark.parametrize(

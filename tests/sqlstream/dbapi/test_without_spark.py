@@ -14,9 +14,8 @@ import pytest
 
 import sqlstream
 from sqlstream import dbapi
-from sqlstream.dbapi.cursor import statements_for
+from sqlstream.dbapi.cursor import described, statements_for
 from sqlstream.dbapi.exceptions import raised_as
-from sqlstream.dbapi.type_objects import described
 from sqlstream.errors import SqlStreamError
 from sqlstream.types import parse_type
 

@@ -10,9 +10,9 @@ import pytest
 from sqlglot import exp
 
 from sqlstream.functions import catalogue
+from sqlstream.functions.aggregates import OF_CLAUSES
 from sqlstream.functions.builtin import Aggregate, Arrival, Builtin, BuiltinKind, Origin, scalar
 from sqlstream.functions.catalogue import CLAUSE_FUNCTIONS, FUNCTIONS, aggregate_of, kind_of, result_type
-from sqlstream.functions.windows import OF_CLAUSES
 from sqlstream.grammar import parse_query
 from sqlstream.planner.functions.spelling import filled, spelled_for_spark
 from sqlstream.types import BIGINT, INT, STRING, UNKNOWN

@@ -16,9 +16,8 @@ from sqlstream.jobs import Job
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import Description, JobRecord, write_record
 from sqlstream.jobs.reports.counts import LookupTotals
-from sqlstream.jobs.reports.plan_figures import PlanFigures, figures_of, page_of
+from sqlstream.jobs.reports.plan_figures import LocalPage, PlanFigures, figures_of, page_of
 from sqlstream.jobs.reports.progress import Progress
-from sqlstream.local_page import LocalPage
 from sqlstream.planner.explain.to_json import to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.rules import optimize

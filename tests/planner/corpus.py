@@ -156,7 +156,7 @@ def _blocks(file: Path) -> Mapping[str, Block]:
     name = file.relative_to(GOLDEN).with_suffix("").as_posix()
     titled: dict[str, Block] = {}
     for block in parse_golden(file.read_text(encoding="utf-8")):
-        is_batch = bool(block.expected) and block.expected[0].startswith("batch: ")
+        is_batch = any(line.startswith("batch: ") for line in block.expected or ())
         if block.kind in ("plan", "stream") and not is_batch:
             title = f"{name}: {block.title}"
             titled[f"{title}, line {block.line}" if title in titled else title] = block

@@ -343,6 +343,18 @@ class Node:
         """An aggregate that assigns the windows of a table function below it; other nodes unchanged."""
         return self
 
+    def with_distinct_rows_closed(self) -> Node:
+        """An aggregate in windows of event time over distinct rows that are forgotten when its windows have closed;
+        other nodes unchanged."""
+        return self
+
+    def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
+        """The node whose distinct rows are forgotten ``after_ms`` after their ``time``; others unchanged.
+
+        UNSAFE below what stores or joins rows.
+        """
+        return self
+
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         """The fields of the inputs whose watermark this node or one above needs; ``needed`` are those of this node."""
         return needed

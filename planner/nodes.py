@@ -272,6 +272,12 @@ class Project(Unary):
 
         return replace(self, items=tuple(marked(i) for i in self.items))
 
+    def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
+        read = next((item.expression for item in self.items if item.name == time), None)
+        if not isinstance(read, exp.Column):
+            return self
+        return replace(self, input=self.input.distinct_rows_closed(read.name, after_ms))
+
 
 @dataclass(frozen=True)
 class Filter(Unary):
@@ -320,6 +326,9 @@ class Filter(Unary):
 
     def passes_filter(self, read: set[str]) -> bool:
         return True
+
+    def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
+        return replace(self, input=self.input.distinct_rows_closed(time, after_ms))
 
 
 @dataclass(frozen=True)
@@ -372,6 +381,11 @@ class Union(Node):
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
         branches = tuple(push(b, [c.copy() for c in conditions]) for b in self.branches)
         return replace(self, branches=branches)
+
+    def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
+        at = [field.name for field in self.schema].index(time)
+        branches = (branch.distinct_rows_closed(branch.schema[at].name, after_ms) for branch in self.branches)
+        return self.with_inputs(tuple(branches))
 
 
 @dataclass(frozen=True)

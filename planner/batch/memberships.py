@@ -92,7 +92,7 @@ class Memberships:
             return True
         joins = select.args.get("joins") or []
         group = select.args.get("group")
-        sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+        sets = group is not None and group.find(exp.GroupingSets, exp.Cube, exp.Rollup) is not None
         if sets or select.args.get("laterals") or any(join.side or join.text("method") for join in joins):
             return False
         return any(self._of_source(source, column) for source in _sources(select))

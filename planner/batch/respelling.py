@@ -35,6 +35,7 @@ from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
+from sqlstream.planner.functions.spelling import filled
 from sqlstream.planner.row_values import shape_of, shaped
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
@@ -393,7 +394,12 @@ class _Respelling:
         for wrapper in reversed(wrappers):
             copy = with_children_changed(wrapper, partial(self._around, wrapper.this, copy))
         stated = any(isinstance(part, NULL_TREATMENTS) for part in (*wrappers, *plain.iter_expressions()))
-        return with_null_treatment(copy, self._context) if stated or spark_name(plain) in NULL_DEFAULTS else copy
+        if stated or spark_name(plain) in NULL_DEFAULTS:
+            copy = with_null_treatment(copy, self._context)
+        outermost = wrappers[0] if wrappers else plain
+        if spark_name(plain) in _NULL_OF_NO_ROWS and _is_of_all_rows(outermost):
+            return filled("CASE WHEN COUNT(*) > 0 THEN p1 END", copy)
+        return copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
         return copy if child is inner else self.of(child)
@@ -551,6 +557,18 @@ def _is_aggregate(node: exp.Expr) -> bool:
         return False
     name = spark_name(_plain(node))
     return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
+
+
+_NULL_OF_NO_ROWS = frozenset({"array_agg", "collect", "json_arrayagg", "json_objectagg"})
+"""Aggregates that are NULL over no rows, as in SQL and as streams give them, where Spark's lists are empty."""
+
+
+def _is_of_all_rows(call: exp.Expr) -> bool:
+    """Whether an aggregate is one of a SELECT without GROUP BY, which gives a row even for no rows."""
+    around = call.find_ancestor(exp.Window, exp.Select, exp.Pivot)
+    if isinstance(around, exp.Window) and around.this is not call:
+        around = around.find_ancestor(exp.Select)
+    return isinstance(around, exp.Select) and not around.args.get("group")
 
 
 def _in_parentheses(query: exp.Expr) -> exp.Expr:

@@ -24,7 +24,8 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
     """What messages call each part, and its place. The tables of the query are named as in ``tables``."""
     gaps = _Gaps(catalog, tables)
-    return [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
+    of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
+    return of_selects + [gap for operation in query.find_all(exp.SetOperation) for gap in gaps.of_set(operation)]
 
 
 @on_deep_stack
@@ -52,6 +53,8 @@ class _Gaps(Scopes):
 
     def of_select(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
         """What Spark does not analyze of a SELECT, without its subqueries."""
+        if select.args.get("distinct") and self._has_map(select):
+            yield "DISTINCT of a MAP, which Spark does not compare,", span_of(select)
         yield from self._outer_columns(select)
         for query in self._subqueries(select):
             if self._is_refused(query, select):
@@ -61,10 +64,25 @@ class _Gaps(Scopes):
             if isinstance(call, exp.Expr) and isinstance(call.args.get("this"), exp.Distinct):
                 yield "DISTINCT in an aggregate with OVER, which Spark does not execute,", span_of(call)
 
+    def of_set(self, operation: exp.SetOperation) -> Iterator[tuple[str, Span | None]]:
+        """What Spark does not analyze of UNION, INTERSECT and EXCEPT."""
+        adds = isinstance(operation, exp.Union) and not operation.args.get("distinct")
+        first = operation.this
+        while isinstance(first, exp.SetOperation | exp.Subquery):
+            first = first.this
+        if not adds and isinstance(first, exp.Select) and self._has_map(first):
+            yield "a set of rows with a MAP, which Spark does not compare,", span_of(operation)
+
+    def _has_map(self, select: exp.Select) -> bool:
+        """Whether a column of the result is a MAP, or has one in it."""
+        columns = self.columns_of(select, self._queries(select), self._scope(select).around)
+        return any("MAP<" in str(column.type) for column in columns or ())
+
     # --- columns of queries around ------------------------------------------------------------------------------
 
     def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
-        """Those that a subquery reads outside of WHERE, HAVING, ON and a select list without aggregates."""
+        """Those that a subquery reads outside of WHERE, HAVING, ON and a plain select list, or from further
+        outside, or beside grouping sets."""
         scope = self._scope(select)
         if scope.around is None:
             return
@@ -74,7 +92,8 @@ class _Gaps(Scopes):
             of_group = place == "expressions" and self.is_aggregation(select)
             of_window = column.find_ancestor(exp.Window, exp.Select) is not select
             is_alias = not column.table and column.name.casefold() in aliases
-            refused = place in ("group", "order", "laterals") or of_group or of_window
+            refused = place in ("group", "order", "laterals", "from_") or of_group or of_window
+            refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
 

@@ -326,7 +326,7 @@ class _Gaps(Scopes):
             return
         both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
         yield from self._conditions(on, both, queries)
-        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both, kind):
+        if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both):
             yield "a condition of rows of both sides"
 
     def _is_in_rows(self, join: exp.Join) -> bool:
@@ -340,7 +340,7 @@ class _Gaps(Scopes):
         user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
         return is_repeatable(on) and (user is not None or spark_name(call) in ("explode", "posexplode", "inline"))
 
-    def _decided(self, on: exp.Expr, left: Scope, both: Scope, kind: JoinKind | None) -> bool:
+    def _decided(self, on: exp.Expr, left: Scope, both: Scope) -> bool:
         """Whether kernels decide a condition on pairs of rows: it compares values that each read one side.
 
         True also where it names a column that does not exist, which the binder reports.
@@ -361,7 +361,7 @@ class _Gaps(Scopes):
         for condition in conjuncts(on):
             pair = condition.copy().transform(named).unnest()
             if has_subquery(condition):
-                if _sides_of_subquery(condition, left, both) == {0, 1} and kind is not JoinKind.SEMI:
+                if _sides_of_subquery(condition, left, both) == {0, 1}:
                     return False
             elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:
@@ -420,7 +420,11 @@ class _Gaps(Scopes):
             if child.arg_key != "with_"
         }
         outer = [column for columns in read.values() for column in columns]
-        of_from = any(read.get(key) for key in ("from_", "joins", "laterals"))
+        start = select.args["from_"].this if select.args.get("from_") else None
+        call = start.this if isinstance(start, exp.Table) else start
+        alone = not any(owner.args.get(key) for owner in (select, start) if owner for key in ("joins", "laterals"))
+        of_rows = alone and isinstance(call, exp.Unnest | exp.Lateral | exp.Func)
+        of_from = any(read.get(key) for key in (() if of_rows else ("from_", "joins", "laterals")))
         far = any((inside.level(column) or 0) > 1 and not column.table for column in outer)
         unlimited = is_sorted and not _is_limited(select)
         no_groups = self.is_aggregation(select) and select.args.get("having") and not select.args.get("group")

@@ -101,6 +101,11 @@ class Deduplicate(Unary):
         time = {self.time} if self.timed or self.is_distinct else set()
         return replace(self, input=self.input.pruned(required | set(self.keys) | time))
 
+    def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
+        if not self.is_distinct or time not in self.keys:
+            return self
+        return replace(self, closes=Closing(time, after_ms), ttl_ms=0)
+
     def passes_filter(self, read: set[str]) -> bool:
         """UNSAFE but on keys: a filtered row still is the first, or the last."""
         return bool(read) and read <= set(self.keys)

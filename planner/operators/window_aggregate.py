@@ -89,6 +89,10 @@ GROUPING_SET = "grouping set"
 """Stands among the keys of an exchange for the grouping set that a row was copied for."""
 
 
+_LONGER_DAY_MS = 24 * 60 * 60 * 1000
+"""More than a window on the clock of a time zone may be longer than its size."""
+
+
 @dataclass(frozen=True)
 class WindowAggregate(Windowed):
     """Aggregates per key and window, emitted when ``firing`` says, by default once, when the window closes.
@@ -251,6 +255,13 @@ class WindowAggregate(Windowed):
         receives the late rows of all keys."""
         keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
         return keyed and self.firing.late.action is LateAction.DROP
+
+    def with_distinct_rows_closed(self) -> Node:
+        if not isinstance(self.window, AlignedWindow) or self.time is None or self.domain is not TimeDomain.EVENT:
+            return self
+        longest_ms = self.window.size_ms + (_LONGER_DAY_MS if self.window.zone is not None else 0)
+        below = self.input.distinct_rows_closed(self.time, longest_ms + self.firing.late.allow_ms)
+        return replace(self, input=below)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return self.times

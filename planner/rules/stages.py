@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
-from sqlstream.planner.nodes import AssignTime, Filter, Project, Union
-from sqlstream.planner.operators.deduplicate import Deduplicate
-from sqlstream.planner.operators.over import Closing
-from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.nodes import AssignTime, Project
 from sqlstream.planner.properties import Accepts
 from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters
-from sqlstream.planner.windows import AlignedWindow
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -93,37 +87,7 @@ def fuse_windows_into_aggregate(plan: Node) -> Node:
 
 def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
     """Distinct rows below windows are remembered until the watermark has closed all windows that take them."""
-    return bottom_up(plan, lambda node: _with_closing(node) if isinstance(node, WindowAggregate) else node)
-
-
-_LONGER_DAY_MS = 24 * 60 * 60 * 1000
-"""More than a window on the clock of a time zone may be longer than its size."""
-
-
-def _with_closing(node: WindowAggregate) -> Node:
-    window = node.window
-    if not isinstance(window, AlignedWindow) or node.time is None or node.domain is not TimeDomain.EVENT:
-        return node
-    longest_ms = window.size_ms + (_LONGER_DAY_MS if window.zone is not None else 0)
-    return replace(node, input=_closed(node.input, Closing(node.time, longest_ms + node.firing.late.allow_ms)))
-
-
-def _closed(node: Node, closes: Closing) -> Node:
-    """The node whose distinct rows are forgotten so long after their time. UNSAFE below what keeps or joins rows."""
-    match node:
-        case Filter():
-            return replace(node, input=_closed(node.input, closes))
-        case Project():
-            time = next((item.expression for item in node.items if item.name == closes.field), None)
-            below = replace(closes, field=time.name) if isinstance(time, exp.Column) else None
-            return replace(node, input=_closed(node.input, below)) if below is not None else node
-        case Union():
-            at = [field.name for field in node.schema].index(closes.field)
-            branches = (_closed(branch, replace(closes, field=branch.schema[at].name)) for branch in node.branches)
-            return node.with_inputs(tuple(branches))
-        case Deduplicate() if node.is_distinct and closes.field in node.keys:
-            return replace(node, closes=closes, ttl_ms=0)
-    return node
+    return bottom_up(plan, lambda node: node.with_distinct_rows_closed())
 
 
 def prune_columns(plan: Node) -> Node:

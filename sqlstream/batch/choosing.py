@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 
 UNBOUNDED = "SS600"
+_NAMES = frozenset({"SS201", "SS202", "SS203", "SS204", "SS208"})
+"""The codes for names that do not exist, that mean several things, or that GROUP BY lacks."""
 
 Chosen = nodes.Query | nodes.Insert
 
@@ -253,7 +255,11 @@ def _require_no_mistake(statement: Chosen, workspace: Workspace) -> None:
     try:
         unchecked_plan(statement, workspace, any_order=True)
     except SqlStreamError as error:
-        mistakes = [d for d in error.diagnostics if not refused_by_streams_alone(d)]
+        gaps = [i for i, d in enumerate(error.diagnostics) if refused_by_streams_alone(d)]
+        first = gaps[0] if gaps else len(error.diagnostics)
+        # What is refused has no type, which is a mistake for what is around it, but for names.
+        of_names = (d for d in error.diagnostics[first:] if d.code in _NAMES)
+        mistakes = [*error.diagnostics[:first], *of_names]
         if mistakes:
             raise SqlStreamError.of(mistakes) from None
 

@@ -27,7 +27,7 @@ ASKED_FOR_BY_CLASS = {
         "sqlstream.jobs.lifecycle.runtime",
         "sqlstream.jobs.reports.counts",
         "sqlstream.jobs.reports.plan_figures",
-        "sqlstream.runner",
+        "sqlstream.jobs.lifecycle.session_jobs",
     },
     "Limit": {"sqlstream.jobs.lifecycle.launch"},
     "Over": {"sqlstream.batch.choosing"},

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+import sqlite3
+from collections import Counter
+
+import pytest
+from hypothesis import assume, example, given, settings
 from sqlglot import exp
 
 from sqlstream.catalog import Catalog
@@ -31,7 +35,15 @@ ISSUE: dict[str, Rows] = {"l": [(5, 1, 1), (7, 1, 2), (None, 2, 3)], "r": [(5, 1
 @example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
 def test_streams_know_three_values(text: str, tables: dict[str, Rows]) -> None:
     made = query_of_plan(optimize(plan(text, SCRIPT)))
-    assert results(made, tables) == results(text, tables), made
+    assert _results_of_plan(made, tables) == results(text, tables), made
+
+
+def _results_of_plan(made: str, tables: dict[str, Rows]) -> Counter[tuple[object, ...]]:
+    try:
+        return results(made, tables)
+    except sqlite3.OperationalError as error:  # SQLite reads a hundred parentheses inside of each other
+        assume("parser stack overflow" not in str(error))
+        raise
 
 
 @settings(max_examples=depth(150, 4000), deadline=None)
@@ -40,6 +52,37 @@ def test_streams_know_three_values(text: str, tables: dict[str, Rows]) -> None:
 @example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
 def test_what_spark_gets_knows_three_values(text: str, tables: dict[str, Rows]) -> None:
     assert results(_for_spark(text), tables) == results(text, tables), _for_spark(text)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "l.id IN (SELECT q.n FROM r AS q)",
+        "l.id + 1 NOT IN (SELECT q.c FROM r AS q WHERE q.c IS NOT NULL)",
+        "(l.id, 3) IN (SELECT q.n, COUNT(*) FROM r AS q GROUP BY q.n)",
+        "l.id IN (SELECT u.m FROM (SELECT n AS m, c FROM r) AS u)",
+        "l.id IN (SELECT u.m FROM (SELECT n FROM r) AS u (m) UNION ALL SELECT q.id FROM l AS q)",
+        "COALESCE(l.a, 0) IN (VALUES (1), (2))",
+    ],
+)
+def test_what_is_never_null_is_not_looked_for(asked: str) -> None:
+    assert "CASE" not in _for_spark(f"SELECT {asked} AS p FROM l")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "l.a IN (SELECT q.n FROM r AS q)",
+        "l.id IN (SELECT q.c FROM r AS q WHERE q.d IS NOT NULL)",
+        "l.id IN (SELECT q.n FROM l AS u LEFT JOIN r AS q ON u.a = q.c)",
+        "l.id IN (SELECT MAX(q.n) FROM r AS q)",
+        "l.id IN (SELECT q.n FROM r AS q GROUP BY GROUPING SETS ((q.n), ()))",
+        "l.id IN (SELECT q.n FROM r AS q UNION SELECT q.c FROM r AS q)",
+    ],
+)
+def test_what_may_be_null_is_looked_for(asked: str) -> None:
+    assert "CASE" in _for_spark(f"SELECT {asked} AS p FROM l")
+    assert "CASE" not in _for_spark(f"SELECT l.id FROM l WHERE {asked} OR NOT {asked}")
 
 
 def _for_spark(text: str) -> str:

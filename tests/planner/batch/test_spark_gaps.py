@@ -13,7 +13,8 @@ from sqlstream.session import Session
 
 FILES = "WITH ('connector' = 'filesystem', 'path' = '/data/{0}', 'format' = 'json')"
 TABLES = f"""
-CREATE TABLE t (a INT, b INT, arr ARRAY<INT>, at TIMESTAMP, WATERMARK FOR at AS at) {FILES.format("t")};
+CREATE TABLE t (a INT, b INT, arr ARRAY<INT>, mp MAP<STRING, INT>, at TIMESTAMP, WATERMARK FOR at AS at)
+    {FILES.format("t")};
 CREATE TABLE u (a INT, b INT) {FILES.format("u")};
 """
 
@@ -74,8 +75,13 @@ def test_spark_reads_it_in_other_words(session: Session, text: str) -> None:
 
 
 STREAMS = (
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND EXISTS (SELECT 1 FROM u AS v WHERE v.b = t.b))",
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT b, SUM(a) AS s FROM u WHERE u.a > t.a GROUP BY ROLLUP (b)) AS x",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(ARRAY(t.a, t.b)) AS v(x) WHERE x > 3)",
     "SELECT a, COUNT(*), (SELECT MAX(b) FROM u WHERE u.a = t.a) FROM t GROUP BY ROLLUP (a)",
     "SELECT COUNT(DISTINCT a) OVER (ORDER BY b) FROM t",
+    "SELECT DISTINCT mp FROM t",
+    "SELECT ARRAY[mp] FROM t UNION SELECT ARRAY[mp] FROM t",
     "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND t.b > (SELECT MAX(b) FROM u WHERE u.a = t.a)",
 )
 
@@ -116,4 +122,9 @@ def test_queries_in_queries_take_no_longer_than_their_text(session: Session) -> 
     text = "SELECT a FROM t"
     for level in range(60):  # each level would double the time
         text = f"SELECT a FROM ({text}) AS q{level} WHERE a > (SELECT MAX(b) FROM u) GROUP BY a"
+    assert text_for_spark(session, text) is not None
+
+
+def test_what_streams_refuse_makes_no_mistake_of_what_is_around_it(session: Session) -> None:
+    text = "SELECT (SELECT MAX(n) FROM UNNEST(t.arr) WITH ORDINALITY AS e(x, n)) AS most FROM t ORDER BY a"
     assert text_for_spark(session, text) is not None

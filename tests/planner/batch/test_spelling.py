@@ -74,8 +74,12 @@ def spelled(text: str) -> str:
         ("SELECT COUNT(*) FROM t", "SELECT COUNT(*) AS `count(*)` FROM `_t` AS `t`"),
         ("SELECT FIRST_VALUE(a) AS f FROM t", "SELECT FIRST_VALUE(a) IGNORE NULLS AS f FROM `_t` AS `t`"),
         (
-            "SELECT ARRAY_AGG(a IGNORE NULLS) FILTER (WHERE a > 1) AS f FROM t",
-            "SELECT ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS AS f FROM `_t` AS `t`",
+            "SELECT ARRAY_AGG(a IGNORE NULLS) FILTER (WHERE a > 1) AS f FROM t GROUP BY b",
+            "SELECT ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS AS f FROM `_t` AS `t` GROUP BY b",
+        ),
+        (
+            "SELECT SIZE(ARRAY_AGG(a)) AS f FROM t",
+            "SELECT SIZE(CASE WHEN COUNT(*) > 0 THEN ARRAY_AGG(a) RESPECT NULLS END) AS f FROM `_t` AS `t`",
         ),
         (
             "SELECT a FROM t WHERE a = ANY (SELECT b FROM u)",

@@ -348,8 +348,8 @@ class _Respelling:
 
     def _other(self, node: exp.Expr) -> exp.Expr:
         if self._orders_own_aggregate(node):
-            hint = "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES."
-            self._context.wrong("SS395", "an aggregate in Python takes no ORDER BY over finished data", node, hint)
+            instead = "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES."
+            self._context.wrong("SS395", "an aggregate in Python takes no ORDER BY over finished data", node, instead)
             return exp.Null()
         if isinstance(node, exp.Select):
             written = node

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 import sqlstream
+from sqlstream.query import Query
 from sqlstream.session import Session
 from tests.depth import depth
 from tests.planner.memberships import TABLES, Rows, queries, results
@@ -36,6 +37,12 @@ def session(spark) -> Iterator[Session]:
         yield own
 
 
+def _rows(session: Session, text: str) -> list[tuple]:
+    result = session.sql(text)
+    assert isinstance(result, Query)
+    return result.fetchall()
+
+
 def _written(value: int | None) -> str:
     return "CAST(NULL AS INT)" if value is None else str(value)
 
@@ -51,7 +58,7 @@ def _written(value: int | None) -> str:
     "(l.b, MAX(l.a)) NOT IN (SELECT q.d, q.c FROM r AS q) AS q FROM l GROUP BY l.b"
 )
 def test_in_knows_three_values(session: Session, text: str) -> None:
-    assert Counter(session.sql(text).fetchall()) == results(text, DATA)
+    assert Counter(_rows(session, text)) == results(text, DATA)
 
 
 X, Y = {"a": 10, "b": "x"}, {"a": 10, "b": "y"}
@@ -91,4 +98,4 @@ QUERIES = {
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_rows_and_aggregates_of_no_rows(session: Session, text: str) -> None:
-    assert sorted(session.sql(text).fetchall(), key=repr) == QUERIES[text]
+    assert sorted(_rows(session, text), key=repr) == QUERIES[text]

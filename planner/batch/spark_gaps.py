@@ -81,7 +81,8 @@ class _Gaps(Scopes):
     # --- columns of queries around ------------------------------------------------------------------------------
 
     def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
-        """Those that a subquery reads outside of WHERE, HAVING, ON and a select list without aggregates."""
+        """Those that a subquery reads outside of WHERE, HAVING, ON and a plain select list, or from further
+        outside, or beside grouping sets."""
         scope = self._scope(select)
         if scope.around is None:
             return
@@ -91,7 +92,8 @@ class _Gaps(Scopes):
             of_group = place == "expressions" and self.is_aggregation(select)
             of_window = column.find_ancestor(exp.Window, exp.Select) is not select
             is_alias = not column.table and column.name.casefold() in aliases
-            refused = place in ("group", "order", "laterals") or of_group or of_window
+            refused = place in ("group", "order", "laterals", "from_") or of_group or of_window
+            refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
 

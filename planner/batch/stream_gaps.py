@@ -420,7 +420,11 @@ class _Gaps(Scopes):
             if child.arg_key != "with_"
         }
         outer = [column for columns in read.values() for column in columns]
-        of_from = any(read.get(key) for key in ("from_", "joins", "laterals"))
+        start = select.args["from_"].this if select.args.get("from_") else None
+        call = start.this if isinstance(start, exp.Table) else start
+        alone = not any(owner.args.get(key) for owner in (select, start) if owner for key in ("joins", "laterals"))
+        of_rows = alone and isinstance(call, exp.Unnest | exp.Lateral | exp.Func)
+        of_from = any(read.get(key) for key in (() if of_rows else ("from_", "joins", "laterals")))
         far = any((inside.level(column) or 0) > 1 and not column.table for column in outer)
         unlimited = is_sorted and not _is_limited(select)
         no_groups = self.is_aggregation(select) and select.args.get("having") and not select.args.get("group")

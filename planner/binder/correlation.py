@@ -46,6 +46,8 @@ _LISTS = frozenset({"collect_list", "collect_set"})
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
 _NO_GROUPS = "With HAVING and without GROUP BY it must not read columns of the query around it."
 _PLACE = ClauseContext("WHERE")
+_WITHOUT_EQUALITY = frozenset({"MAP", "VARIANT"})
+_NOT_DISTINCT = "Values of the types MAP and VARIANT cannot be compared, so it is not known which of them are distinct."
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Correlation:
     ``needs_keys``: its rows are joined on equalities alone; ``inner``: by a join that any condition may have.
     ``conditions`` are as written, except that the expressions
     over the subquery, listed in ``selected``, are replaced by ``reference``. ``keyed``: all conditions are equalities,
-    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``default`` is the value of its
-    aggregate over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
+    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``defaults`` are the values of its
+    columns over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
     is not ``keyed``, of each row around.
     """
 
@@ -87,12 +89,37 @@ class Correlation:
     selected: list[exp.Expr] = field(default_factory=list)
     keyed: bool = True
     one_row: bool = False
-    default: exp.Expr | None = None
+    defaults: list[exp.Expr | None] = field(default_factory=list)
     limited: Limited | None = None
 
     def reference(self, name: str) -> exp.Column:
         """The name by which conditions refer to the subquery's results: ``key_0`` is the first of ``selected``."""
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
+
+    def start_of(self, select: exp.Select, context: Context) -> Scope | None:
+        """The values of the query around of which the only source in FROM, a generator, makes rows; None for FROM that
+        reads nothing around."""
+        if not select.args.get("from_"):
+            return None
+        source: exp.Expr = select.args["from_"].this
+        call = source.this if isinstance(source, exp.Table) else source
+        joined = any(owner.args.get(key) for owner in (select, source) for key in ("joins", "laterals"))
+        if joined or not isinstance(call, exp.Unnest | exp.Lateral | exp.Func) or call.find(exp.Query) is not None:
+            return None
+        read = [column for column in call.find_all(exp.Column) if self.around.knows(column)]
+        if not read:
+            return None
+        alias, position = source.args.get("alias"), source.args.get("offset")
+        named = [*(alias.columns if isinstance(alias, exp.TableAlias) else ()), position]
+        own = {*_GENERATED, source.alias_or_name.casefold()}
+        own |= {name.name.casefold() for name in named if isinstance(name, exp.Identifier)}
+        nothing = Scope(self.around.node, ())
+        where = conjuncts(select.args["where"].this) if select.args.get("where") else []
+        elsewhere = self._columns_around(select, where, nothing)
+        read += [column for column in elsewhere if column.parts[0].name.casefold() not in own]
+        values = self._values_around(read, nothing, context)
+        columns = (replace(v, qualified=v.qualified or v.name.casefold() in own) for v in values.columns)
+        return Scope(values.node, tuple(columns))
 
     def split(
         self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, context: Context
@@ -108,12 +135,14 @@ class Correlation:
         if self.is_set:
             select = with_args(select, distinct=None)
         outer = [*self._columns_around(select, conditions, inside)]
+        if self.selected:  # its FROM has started with them
+            select = _divided_over(select, self.selected)
         if outer and aggregates and select.args.get("having") and not select.args.get("group"):
             raise unsupported.refusal("correlated subquery", span_of(outer[0]), _NO_GROUPS)
         self.one_row = aggregates and not any(select.args.get(key) for key in ("group", "having"))
         self.one_row = self.one_row and clauses_of(select).window is None
         if self.one_row and self.lists:
-            self.default = value_of_no_rows(select.expressions[0].unalias(), context.catalog)
+            self.defaults = [value_of_no_rows(e.unalias(), context.catalog) for e in select.expressions]
         if self._is_direct(select, outer, reading, inside, aggregates, context):
             for condition in reading:
                 self._take(condition, inside)
@@ -290,6 +319,8 @@ class Correlation:
             self.around.resolve(column)  # which raises where it is ambiguous
             visible = self.around.visible_of(column)
             assert visible is not None
+            if self.around.fields[visible.field].type.name in _WITHOUT_EQUALITY:
+                raise unsupported.refusal("correlated subquery", span_of(column), _NOT_DISTINCT)
             read.setdefault(visible.field, visible)
         node: Node = Project(self.around.node, tuple(replace(self.around.fields[f].as_item, time=None) for f in read))
         if not any(key <= read.keys() for key in self.around.node.unique_keys):
@@ -312,6 +343,9 @@ class Correlation:
 
 NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 """For a value of the query around, compared with one of the subquery: whether the nearest is the greatest of those."""
+
+_GENERATED = ("col", "key", "value", "pos", "ordinality")
+"""Names of columns that generators without an alias give."""
 
 _SOURCES = (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral)
 

@@ -65,7 +65,8 @@ def bind_select(
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
     subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
-    scope, where = bind_from(select, context, bind_query, subqueries)
+    start = correlation.start_of(select, context) if correlation is not None else None
+    scope, where = bind_from(select, context, bind_query, subqueries, start)
     select = with_all_keys(with_lateral_aliases(select, scope, context), scope, context)
     if correlation is not None:
         aggregates = is_aggregation(select, context)

@@ -72,16 +72,17 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 
 
 def bind_from(
-    select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries
+    select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries, start: Scope | None = None
 ) -> tuple[Scope, exp.Expr | None]:
-    """The scope of FROM with its joins and lateral views, and the rest of WHERE, which filters above."""
+    """The scope of FROM with its joins and lateral views, and the rest of WHERE, which filters above. ``start`` are the
+    rows that a generator reads with which FROM starts; None for one row."""
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
     if source is None:
         scope, first = _without_from(select), []
     else:
         refuse_rest(source, ("this",), context)
-        scope, first = _source(source.this, context, bind_query), [source.this]
+        scope, first = _source(source.this, context, bind_query, start), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
     where_conditions = WhereConditions(given)
@@ -168,11 +169,11 @@ def _without_pivots(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
 # --- one source -----------------------------------------------------------------------------------------------
 
 
-def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
+def _source(source: exp.Expr, context: Context, bind_query: BindQuery, start: Scope | None = None) -> Scope:
     match source:
         case exp.Table():
             refuse_rest(source, _TABLE_ARGS, context)
-            scope = _table(source, context, bind_query)
+            scope = _table(source, context, bind_query, start)
         case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
             refuse_rest(source, ("this", "joins", "laterals", ARG), context)
             return _clauses(source, _parenthesised(first, context, bind_query), context)
@@ -183,7 +184,7 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
             refuse_rest(source, ("this", "view", "outer", "alias"), context)
             return _aliased(bind_query(_unaliased(query), context), source)
         case exp.Unnest() | exp.Lateral():
-            return correlate(source, table_call(source, context), one_row(), False, context)
+            return correlate(source, table_call(source, context), start or one_row(), False, context)
         case exp.Values():
             scope = _aliased(bind_values(source, context), source)
         case _:
@@ -217,12 +218,12 @@ def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -
 # --- tables and views -----------------------------------------------------------------------------------------
 
 
-def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
+def _table(table: exp.Table, context: Context, bind_query: BindQuery, start: Scope | None) -> Scope:
     function = table_function_of(table)
     if function is not None:
         return _table_function(function, table, context, bind_query)
     if not isinstance(table.this, exp.Identifier):
-        return _called_table(table, context)
+        return _called_table(table, start or one_row(), context)
     scope = _aliased(_named(table, context, bind_query), table, table.name)
     return _without_metadata_stars(scope, table, context) if context.settings.not_in_star else scope
 
@@ -406,11 +407,12 @@ def _snapshot(call: TableFunction, table: exp.Expr, context: Context, bind_query
     return _clauses(table, _under_alias(table, scope), context)
 
 
-def _called_table(table: exp.Table, context: Context) -> Scope:
-    """``FROM f(x)`` and ``FROM TABLE(f(x))`` without a table argument: the rows of a generator or a table function."""
+def _called_table(table: exp.Table, start: Scope, context: Context) -> Scope:
+    """``FROM f(x)`` and ``FROM TABLE(f(x))`` without a table argument: the rows that a generator or a table function
+    makes of those of ``start``."""
     call = without_table(table.this)
     if gives_rows(call, context):
-        return correlate(table, call, one_row(), False, context)
+        return correlate(table, call, start, False, context)
     name = table.this.name or table.this.sql(SqlStream)
     if name.upper() in SIGNATURES:
         hint = f"Write FROM {name.upper()}(TABLE t, DESCRIPTOR(ts), …)."

@@ -190,9 +190,10 @@ class Subqueries:
         self, scope: Scope, rows: SubqueryRows, equal: Sequence[exp.EQ], node: exp.In, *, null_is_false: bool
     ) -> tuple[Scope, exp.Expr]:
         """IN as a value: TRUE if found, FALSE without rows, else NULL if the value or one of the subquery is NULL."""
-        if rows.read.one_row and len(equal) == 1:
-            scope, value = self._scalar(scope, rows, node)
-            return scope, exp.Paren(this=exp.EQ(this=equal[0].left.copy(), expression=value))
+        if rows.read.one_row:
+            scope, values = self._values_of_row(scope, rows, node)
+            compared = [exp.EQ(this=e.left.copy(), expression=value) for e, value in zip(equal, values, strict=True)]
+            return scope, exp.Paren(this=exp.and_(*compared, copy=False))
         cases = unknown_cases(*self._nullable(equal, rows, scope))
         scope = self._left_joined(scope, rows, rows.distinct(values=True), node, equal)
         is_there = _is_not_null(rows.reference("there"))
@@ -239,19 +240,29 @@ class Subqueries:
         if len(rows.values) != 1:
             message = f"a scalar subquery gives one column, not {len(rows.values)}"
             raise bind_error(WRONG_WIDTH, message, node, "Select one value in it.")
-        value: exp.Expr = rows.reference("value_0")
         if not rows.at_most_one:
+            value: exp.Expr = rows.reference("value_0")
             error = exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(MANY_ROWS)])
             many = exp.GT(this=rows.reference("rows"), expression=exp.Literal.number(1))
             value = exp.Paren(this=exp.Case().when(many, error).else_(value))
             return self._left_joined(scope, rows, rows.single(), node), value
-        if rows.read.default is None:
-            return self._left_joined(scope, rows, rows.all(), node), value
-        kind, default = rows.values[0].type, rows.read.default
-        if not kind.is_unknown and default.find(exp.Null, exp.Array) is not None:  # which alone have no type
-            default = exp.cast(default, kind.to_sqlglot())
-        value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
-        return self._left_joined(scope, rows, rows.with_there(), node), exp.Paren(this=value)
+        scope, (value,) = self._values_of_row(scope, rows, node)
+        return scope, value
+
+    def _values_of_row(self, scope: Scope, rows: SubqueryRows, node: exp.Expr) -> tuple[Scope, list[exp.Expr]]:
+        """The values of the one row of a subquery, those of aggregates over no rows where there is none."""
+        values: list[exp.Expr] = [rows.reference(f"value_{i}") for i in range(len(rows.values))]
+        defaults = rows.read.defaults or [None] * len(values)
+        if all(default is None for default in defaults):
+            return self._left_joined(scope, rows, rows.all(), node), values
+        for i, default in enumerate(defaults):
+            if default is not None:
+                kind = rows.values[i].type
+                if not kind.is_unknown and default.find(exp.Null, exp.Array) is not None:  # which alone have no type
+                    default = exp.cast(default, kind.to_sqlglot())
+                filled = exp.Case().when(_is_null(rows.reference("there")), default).else_(values[i])
+                values[i] = exp.Paren(this=filled)
+        return self._left_joined(scope, rows, rows.with_there(), node), values
 
     # --- joins --------------------------------------------------------------------------------------------------
 

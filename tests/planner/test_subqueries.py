@@ -47,6 +47,7 @@ ASKED = (
     "a NOT IN (VALUES (1), (4)) AND b NOT IN (VALUES (NULL))",
     "(a, b) IN (SELECT c, d FROM r)",
     "(a, b) NOT IN (SELECT c, d FROM r)",
+    "(a, b) NOT IN (SELECT MAX(c), MIN(d) FROM r WHERE n = id)",
     "EXISTS (SELECT * FROM r)",
     "NOT EXISTS (SELECT * FROM r WHERE c > 3)",
     "EXISTS (SELECT 1 FROM r WHERE c = a ORDER BY d LIMIT 1)",
@@ -72,6 +73,8 @@ VALUES = (
     "(a, b) IN (SELECT c, d FROM r WHERE n = id)",
     "(a, b, id + a) NOT IN (SELECT c, d, n + d FROM r)",
     "((a, b) IN (SELECT c, d FROM r)) IS NULL",
+    "(a, b) IN (SELECT MAX(c), MIN(d) FROM r WHERE n = id)",
+    "(a, b) NOT IN (SELECT MAX(c), COUNT(*) FROM r WHERE d = b)",
     "NOT (a IN (SELECT c FROM r) AND b NOT IN (SELECT d FROM r))",
     "CASE WHEN EXISTS (SELECT 1 FROM r WHERE c = a) THEN (SELECT COUNT(*) FROM r) ELSE (SELECT v FROM p WHERE k = b) END",  # noqa: E501
 )

@@ -75,6 +75,9 @@ def test_spark_reads_it_in_other_words(session: Session, text: str) -> None:
 
 
 STREAMS = (
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND EXISTS (SELECT 1 FROM u AS v WHERE v.b = t.b))",
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT b, SUM(a) AS s FROM u WHERE u.a > t.a GROUP BY ROLLUP (b)) AS x",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(ARRAY(t.a, t.b)) AS v(x) WHERE x > 3)",
     "SELECT a, COUNT(*), (SELECT MAX(b) FROM u WHERE u.a = t.a) FROM t GROUP BY ROLLUP (a)",
     "SELECT COUNT(DISTINCT a) OVER (ORDER BY b) FROM t",
     "SELECT DISTINCT mp FROM t",

@@ -152,11 +152,12 @@ def _files() -> list[Path]:
 
 @cache
 def _blocks(file: Path) -> Mapping[str, Block]:
-    """The blocks of a file that have plans."""
+    """The blocks of a file that have plans of streams."""
     name = file.relative_to(GOLDEN).with_suffix("").as_posix()
     titled: dict[str, Block] = {}
     for block in parse_golden(file.read_text(encoding="utf-8")):
-        if block.kind in ("plan", "stream"):
+        is_batch = any(line.startswith("batch: ") for line in block.expected or ())
+        if block.kind in ("plan", "stream") and not is_batch:
             title = f"{name}: {block.title}"
             titled[f"{title}, line {block.line}" if title in titled else title] = block
     return MappingProxyType(titled)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.errors import ExecutionError, repeating
+from sqlstream.errors import ExecutionError, UnsupportedError, repeating
 from sqlstream.jobs.checkpoints.fingerprint import (
     AUTO,
     DEFAULT_KEY_GROUPS,
@@ -123,8 +123,11 @@ def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | 
     if stored is None or layout is None:
         return None
     parts = from_text(stored)
-    current = fingerprint(physical_plan(plan, EngineSettings(layout.engine, layout.chained)), declared)
-    return parts is not None and difference(parts, current) is None
+    try:
+        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained))
+    except UnsupportedError:  # the engine of the checkpoint does not run the plan
+        return False
+    return parts is not None and difference(parts, fingerprint(physical, declared)) is None
 
 
 def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> StateLayout:

@@ -196,3 +196,8 @@ def test_conditions_of_one_table_may_be_checked_by_its_source(text: str, expecte
     assert isinstance(table, Table)
     query = for_spark(resolve(query_of(text), known, lambda actual: f"_{actual.name}").query, known)
     assert [c.sql("spark").replace("`", "") for c in conditions_of(table, "_t", query)] == expected
+
+
+def test_rows_that_meet_have_the_names_of_the_first_one() -> None:
+    text = "SELECT COALESCE(IF(b = 1, NULL, ROW(d, c)), ROW(7, 'n')) AS f FROM (SELECT a + b AS d, b, c FROM t)"
+    assert "COALESCE(IF(b = 1, NULL, STRUCT(d, c)), STRUCT(7 AS `d`, 'n' AS `c`)) AS f" in spelled(text)

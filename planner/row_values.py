@@ -94,7 +94,12 @@ def with_equal_rows(node: exp.Expr, types: Types) -> exp.Expr:
     shapes = [shape for shape in (shape_of(branch, types) for branch in branches) if shape is not None]
     if len(shapes) < 2 or len({len(shape) for shape in shapes}) > 1:
         return node
-    changed = {id(branch): shaped(branch, shapes[0], types) for branch in branches}
+    return _with_shape(node, shapes[0], types)
+
+
+def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
+    branches = list(_branches(node))
+    changed = {id(branch): shaped(branch, shape, types) for branch in branches}
     if all(changed[id(branch)] is branch for branch in branches):
         return node
 
@@ -112,9 +117,10 @@ def shaped(value: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
     if own is None or own == shape or len(own) != len(shape):
         return value
     fields = row_values(value)
+    if fields is None and types.of(value).name != "STRUCT":
+        return _with_shape(value, shape, types)
     if fields is None:
-        renamed = _renamed(types.of(value), shape)
-        return cast(as_expression(value.copy()), renamed)
+        return cast(as_expression(value.copy()), _renamed(types.of(value), shape))
     named = [
         exp.alias_(shaped(field, inner, types).copy() if inner is not None else field.copy(), name, quoted=True)
         for field, (name, inner) in zip(fields, shape, strict=True)
@@ -143,7 +149,9 @@ def shape_of(value: exp.Expr, types: Types) -> Shape | None:
     """The names of the fields of a row; None for any other value, and where only Spark knows them."""
     fields = row_values(value)
     if fields is None:
-        return _shape_of_type(types.of(value))
+        branches = () if isinstance(value, exp.Array) else _branches(value)
+        shapes = (shape_of(branch, types) for branch in branches)
+        return _shape_of_type(types.of(value)) or next((shape for shape in shapes if shape is not None), None)
     written = value.unnest().expressions
     names = (v.alias_or_name if isinstance(v, exp.Alias | exp.Column) else f"col{i}" for i, v in enumerate(written, 1))
     return tuple((name, shape_of(field, types)) for name, field in zip(names, fields, strict=True))

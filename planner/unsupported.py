@@ -230,12 +230,6 @@ FEATURES: dict[str, Unsupported] = {
         "JSON documents with duplicate keys",
         "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
     ),
-    "ordered aggregate in Python": Unsupported(
-        "SS395",
-        "aggregates in Python with ORDER BY over finished data",
-        "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES.",
-        "Spark hands over the rows of a group in any order.",
-    ),
     "aggregate limit": Unsupported(
         "SS399",
         "limits among the arguments of an aggregate",

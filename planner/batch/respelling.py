@@ -320,7 +320,7 @@ class _Respelling:
             node.parent = written.parent  # whose tables it reads
             self._memberships.replaced(written, node)
         self._memberships.visit(node)
-        feature = "ordered aggregate in Python" if self._orders_own_aggregate(node) else _refused_feature(node)
+        feature = _refused_feature(node)
         if feature is not None:
             self._context.refuse(feature, node)
             return exp.Null()
@@ -347,6 +347,10 @@ class _Respelling:
         return isinstance(call, exp.Anonymous) and self._context.catalog.function(call.name) is not None
 
     def _other(self, node: exp.Expr) -> exp.Expr:
+        if self._orders_own_aggregate(node):
+            instead = "SET 'execution.runtime-mode' = 'streaming', or add EMIT CHANGES."
+            self._context.wrong("SS395", "an aggregate in Python takes no ORDER BY over finished data", node, instead)
+            return exp.Null()
         if isinstance(node, exp.Select):
             written = node
             plain = with_aliases_read(written, self._columns.__contains__, self._given, self._aggregates)

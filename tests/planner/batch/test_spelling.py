@@ -98,6 +98,18 @@ def spelled(text: str) -> str:
             "SELECT SUM(FIRST_VALUE(a) IGNORE NULLS) OVER () AS f, LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l "
             "FROM `_t` AS `t` GROUP BY b",
         ),
+        (
+            "SELECT LAG(a IGNORE NULLS) OVER (ORDER BY b) AS l, STRING_AGG(b, ',' ORDER BY a) AS s FROM t",
+            "SELECT LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l, STRING_AGG(b, ',') WITHIN GROUP (ORDER BY a) AS s "
+            "FROM `_t` AS `t`",
+        ),
+        (
+            "SELECT FIRST(a ORDER BY b DESC) AS f FROM t",
+            "SELECT GET(TRANSFORM(ARRAY_SORT(COLLECT_LIST(STRUCT(a AS v, b AS k0)), (__a, __b) -> CASE "
+            "WHEN __a.k0 IS NULL AND NOT __b.k0 IS NULL THEN 1 WHEN NOT __a.k0 IS NULL AND __b.k0 IS NULL THEN -1 "
+            "WHEN __a.k0 < __b.k0 THEN 1 WHEN __a.k0 > __b.k0 THEN -1 ELSE 0 END), __e -> __e.v), 0) AS f "
+            "FROM `_t` AS `t`",
+        ),
         ("SELECT INTERVAL '5' MILLISECOND AS i", "SELECT INTERVAL '0.005' SECOND AS i"),
         ("SELECT EXPLODE(ARRAY(a)) FROM t", "SELECT EXPLODE(ARRAY(a)) FROM `_t` AS `t`"),
         (
@@ -123,6 +135,8 @@ def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
         ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a", "SS670"),
         ("SELECT t.a FROM t ASOF JOIN u ON t.a >= y", "SS670"),
         ("SELECT * FROM nobody", "SS202"),
+        ("SELECT ARRAY_AGG(a ORDER BY b LIMIT 2) FROM t", "SS399"),
+        ("SELECT SUM(a ORDER BY b) FROM t", "SS207"),
         ("SELECT INTERVAL 'x' SECOND", "SS212"),
     ],
 )
@@ -182,3 +196,8 @@ def test_conditions_of_one_table_may_be_checked_by_its_source(text: str, expecte
     assert isinstance(table, Table)
     query = for_spark(resolve(query_of(text), known, lambda actual: f"_{actual.name}").query, known)
     assert [c.sql("spark").replace("`", "") for c in conditions_of(table, "_t", query)] == expected
+
+
+def test_rows_that_meet_have_the_names_of_the_first_one() -> None:
+    text = "SELECT COALESCE(IF(b = 1, NULL, ROW(d, c)), ROW(7, 'n')) AS f FROM (SELECT a + b AS d, b, c FROM t)"
+    assert "COALESCE(IF(b = 1, NULL, STRUCT(d, c)), STRUCT(7 AS `d`, 'n' AS `c`)) AS f" in spelled(text)

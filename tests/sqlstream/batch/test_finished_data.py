@@ -19,7 +19,8 @@ import sqlstream
 from sqlstream.batch.run import BatchRun
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
-from sqlstream.planner.lowering import stateless
+from sqlstream.jobs.lifecycle import session_jobs
+from sqlstream.planner.lowering.stateless import whole_table
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.udfs.lookup.source import LookupSource
@@ -375,13 +376,12 @@ def test_a_database_leaves_out_rows_and_columns_that_nobody_asks_for(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[LookupSource] = []
-    whole = stateless.whole_table
 
     def noted(spark: SparkSession, source: LookupSource) -> DataFrame:
         seen.append(source)
-        return whole(spark, source)
+        return whole_table(spark, source)
 
-    monkeypatch.setattr(stateless, "whole_table", noted)
+    monkeypatch.setattr(session_jobs, "whole_table", noted)
     assert batch(session, "SELECT COUNT(*) FROM people AS p WHERE p.id IN (1, 2) AND name <> 'Bob'") == [(1,)]
     request = seen[0].request
     assert [name for name, _ in request.columns] == ["id", "name"]

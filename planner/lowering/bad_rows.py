@@ -50,9 +50,9 @@ class Letter:
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
-    """The rows without the bad ones, which have NULL in all columns but the hidden ones where a table gets them.
+    """The rows without the bad ones, or with these reduced to their hidden columns where a table receives them.
 
-    ``counted`` is the name of the metric; without it they are those of another reader of the same rows, and only
+    ``counted`` is the name of the metric; without it another reader of the same rows counts them, and they are only
     dropped.
     """
     rows = rows.select("*", letter.error.alias(_ERROR))
@@ -86,7 +86,7 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """A member of BAD, where the source has it."""
+    """The column of a member of BAD; None where the source has no BAD."""
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
 
@@ -98,12 +98,12 @@ READ_FROM = "__read_from"
 
 
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
-    """The rows for which a condition holds that may raise an error, which no optimizer evaluates after another one.
+    """The rows for which a condition holds that may raise an error; optimizers do not move other conditions below it.
 
-    ``kept`` makes the condition of a text such as `` of file "/data/a.json"``, which is empty for rows out of no file.
-    On a stream the text names the file that the task is reading, and Spark moves no condition with that function.
-    Finished rows name it by a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and subqueries
-    of ON. There a counter that nobody reads keeps other conditions above this one.
+    ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
+    from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
+    function. For finished rows it is a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and
+    subqueries of ON. There an unused counter keeps other conditions above this one.
     """
     if rows.isStreaming:
         return rows.where(kept(_of_file(F.input_file_name())))

@@ -201,7 +201,7 @@ class AfterDelay(_Silent):
         state["next"] = np.full(state.count, NONE)
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """Merge states: the merged timer is the latest one if every row renews it, else the earliest."""
+        """Merge states; if every row renews the timer, the merged timer is the latest one."""
         if not self.renewed:
             return super().merge(state, groups, old, windows)
         latest = np.full(len(windows.end), np.iinfo(np.int64).min)

@@ -95,7 +95,8 @@ class _Gaps(Scopes):
             of_group = place == "expressions" and self.is_aggregation(select)
             of_window = column.find_ancestor(exp.Window, exp.Select) is not select
             is_alias = not column.table and column.name.casefold() in aliases
-            refused = place in ("group", "order", "laterals", "from_") or of_group or of_window
+            of_source = place == "from_" and (select.args.get("group") is not None or not self.is_aggregation(select))
+            refused = place in ("group", "order", "laterals") or of_source or of_group or of_window
             refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)

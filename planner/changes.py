@@ -115,5 +115,7 @@ def changelog_texts(changes: Changes) -> Iterator[str]:
 
 
 def is_upsert(table: Table) -> bool:
-    """True where the changelog of a table, by its options, lacks -U, so that the PRIMARY KEY identifies updated rows."""
+    """True where the changelog of a table, by its options, lacks -U, so that the PRIMARY KEY identifies
+    updated rows.
+    """
     return RowKind.UPDATE_AFTER in table.changelog and RowKind.UPDATE_BEFORE not in table.changelog

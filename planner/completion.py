@@ -161,7 +161,9 @@ class SuggestionKind(Enum):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggestion: ``text`` replaces the text between ``start`` and the cursor. ``detail``: a type, a kind, a default."""
+    """A suggestion: ``text`` replaces the text between ``start`` and the cursor. ``detail``: a type, a kind,
+    a default.
+    """
 
     text: str
     kind: SuggestionKind
@@ -214,7 +216,9 @@ _OF_RELATIONS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", 
 
 
 def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
-    """Suggestions for the position ``at`` in ``text``, the most likely first; none inside comments and finished words."""
+    """Suggestions for the position ``at`` in ``text``, the most likely first; none inside comments and
+    finished words.
+    """
     before = _statement(pieces(text[:at]))
     last = before[-1] if before else Piece("", at)
     if last.is_open and last.is_blank:

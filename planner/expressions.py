@@ -128,7 +128,9 @@ def _operand(condition: exp.Expr) -> exp.Expr:
 
 
 def has_subquery(expression: exp.Expr) -> bool:
-    """True for expressions that contain a query or VALUES, which IN parses as a subquery, and for queries themselves."""
+    """True for expressions that contain a query or VALUES, which IN parses as a subquery, and for queries
+    themselves.
+    """
     return expression.find(exp.Query, exp.Values) is not None
 
 

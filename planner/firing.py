@@ -288,7 +288,9 @@ Trigger = (
 
 
 def simple_triggers(trigger: Trigger | None) -> Iterator[SimpleTrigger]:
-    """The simple triggers in a trigger: without combinators, and for AFTER WATERMARK with its early and late triggers."""
+    """The simple triggers in a trigger: without combinators, and for AFTER WATERMARK with its early and late
+    triggers.
+    """
     waiting = [trigger]
     while waiting:
         match waiting.pop():

@@ -300,7 +300,9 @@ def match_conditions(
     operands: Sequence[MatchOperand],
     function: Callable[[str], Function | None] = lambda _: None,
 ) -> MatchConditions:
-    """Compile the conditions of DEFINE. BindError SS686 for expressions over several rows that kernels do not support."""
+    """Compile the conditions of DEFINE. BindError SS686 for expressions over several rows that kernels do not
+    support.
+    """
     compiler = _MatchCompiler(operands, function)
     conditions = tuple((d.variable, compiler.condition(d.condition)) for d in definitions)
     return MatchConditions(conditions, tuple(compiler.operands.values()))

@@ -221,7 +221,9 @@ class Node:
         return above or self.keeps_state
 
     def without_update_before(self) -> Node:
-        """The node that replaces this one where no operator above needs -U or complete rows in -D; by default itself."""
+        """The node that replaces this one where no operator above needs -U or complete rows in -D; by default
+        itself.
+        """
         return self
 
     # --- state and clocks -------------------------------------------------------------------------------------
@@ -343,7 +345,9 @@ class Node:
         return self
 
     def with_windows_fused(self) -> Node:
-        """For an aggregate over a window table function, one node that assigns the windows too; other nodes unchanged."""
+        """For an aggregate over a window table function, one node that assigns the windows too; other nodes
+        unchanged.
+        """
         return self
 
     def with_distinct_rows_closed(self) -> Node:

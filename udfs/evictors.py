@@ -157,7 +157,9 @@ class EvictorContext:
 
 @dataclass(frozen=True)
 class User:
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with ``columns``."""
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with
+    ``columns``.
+    """
 
     name: str
     implementation: type

@@ -104,7 +104,9 @@ class Context(Protocol):
 
     @property
     def processing_time(self) -> int:
-        """The processing time that has passed, a millisecond before the clock's; END_OF_TIME at the end of the input."""
+        """The processing time that has passed, a millisecond before the clock's; END_OF_TIME at the end of
+        the input.
+        """
         ...
 
     def emit(self, rows: pa.Table) -> None:

@@ -115,7 +115,9 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 
 
 def end_of_log(offset: str) -> int | None:
-    """The last entry of a file log that the offset includes; None for offsets of other sources, and without an offset."""
+    """The last entry of a file log that the offset includes; None for offsets of other sources, and without
+    an offset.
+    """
     try:
         document = json_of(offset)
     except ValueError:

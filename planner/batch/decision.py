@@ -30,7 +30,9 @@ _SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.SQL, FunctionKind.AGG
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause that only streams support. ``name`` is its name in messages, ``view`` the view whose query contains it."""
+    """A clause that only streams support. ``name`` is its name in messages, ``view`` the view whose query
+    contains it.
+    """
 
     name: str
     span: Span | None = None

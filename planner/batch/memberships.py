@@ -33,7 +33,9 @@ class Memberships:
         self._null_is_false: set[int] = set()
 
     def visit(self, node: exp.Expr) -> None:
-        """Record which operands of a node are conditions, for which NULL acts as FALSE; called for outer nodes first."""
+        """Record which operands of a node are conditions, for which NULL acts as FALSE; called for outer
+        nodes first.
+        """
         match node:
             case exp.Where() | exp.Having() | exp.Qualify():
                 self._null_is_false.add(id(node.this))

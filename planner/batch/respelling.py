@@ -60,7 +60,9 @@ def is_asof(join: exp.Expr) -> bool:
 
 
 def nearest(join: exp.Join) -> Nearest | None:
-    """The value that an ASOF JOIN compares; None where the text does not show which side a value is of, and for USING."""
+    """The value that an ASOF JOIN compares; None where the text does not show which side a value is of, and
+    for USING.
+    """
     if join.args.get("using") or not join.this.alias_or_name:
         return None
     written = join.args.get("match_condition") or join.args.get("on")

@@ -91,7 +91,9 @@ class Scope:
         return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The field, or the member of a struct field, to which a written column refers. BindError SS201, SS202, SS204."""
+        """The field, or the member of a struct field, to which a written column refers. BindError SS201,
+        SS202, SS204.
+        """
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
             matching = self.find(name, table)

@@ -293,7 +293,9 @@ class Subqueries:
     def rows_and_names(
         self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain the subquery twice."""
+        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain the
+        subquery twice.
+        """
         around = read.around
         outer = self.context.around
         inside = replace(

@@ -132,8 +132,9 @@ Lack = tuple[Column, str]
 
 
 def lacks(table: Table) -> list[Lack]:
-    """For each column that must not be NULL, and each field within a column: the condition that it lacks a value,
-    and the error."""
+    """For each NOT NULL column, and each NOT NULL field within a column: the condition that it is NULL, and the
+    error.
+    """
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
 
@@ -230,7 +231,7 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
 def with_calls(
     rows: DataFrame, expressions: Sequence[exp.Expression], context: Context
 ) -> tuple[DataFrame, list[exp.Expression]]:
-    """The rows without bad ones, with the results of all calls as columns, and the expressions over these."""
+    """The rows without bad ones, with the results of all function calls as columns, and the expressions over these."""
     if not context.functions.tolerates:
         return rows, list(expressions)
     computed: list[exp.Expression] = []

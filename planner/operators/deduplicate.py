@@ -118,7 +118,9 @@ class Deduplicate(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The input's delay, and one millisecond more for finer times, which windows above accept a millisecond longer."""
+        """The input's delay, and one millisecond more for finer times, which windows above accept a
+        millisecond longer.
+        """
         finer = self.closes is not None and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
 

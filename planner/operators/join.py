@@ -28,7 +28,9 @@ from sqlstream.udfs.joins import JoinKind
 
 @dataclass(frozen=True)
 class Equality:
-    """An equality of a join: expressions of one type over the fields of either side. ``null_safe``: NULL equals NULL."""
+    """An equality of a join: expressions of one type over the fields of either side. ``null_safe``: NULL
+    equals NULL.
+    """
 
     left: exp.Expression
     right: exp.Expression

@@ -224,7 +224,9 @@ class WindowAggregate(Windowed):
         return self.firing.late.table
 
     def late_marker(self, number: int) -> str | None:
-        """The marker, in LATE_TABLE, of the late rows of this node: its number among the stateful nodes, and the table."""
+        """The marker, in LATE_TABLE, of the late rows of this node: its number among the stateful nodes, and
+        the table.
+        """
         table = self.firing.late.table
         return f"{number}/{table.name}" if table is not None else None
 

@@ -396,7 +396,9 @@ def reads_window(expression: exp.Expr, columns: WindowColumns) -> bool:
 
 
 def windows_on_top(node: Node, spare: set[str]) -> AssignWindows | None:
-    """The plan with the windows assigned last, for the same rows; ``spare`` fields may differ. None where impossible."""
+    """The plan with the windows assigned last, for the same rows; ``spare`` fields may differ. None where
+    impossible.
+    """
     match node:
         case AssignWindows():
             return node

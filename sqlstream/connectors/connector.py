@@ -426,7 +426,9 @@ class UpsertSink(Sink):
     """Whether tables can keep the values of columns that are not written."""
 
     def keeps_columns(self, table: Table) -> bool:
-        """Whether a replacing row may leave columns unchanged: the sink then gets a table of only the written columns."""
+        """Whether a replacing row may leave columns unchanged: the sink then gets a table of only the written
+        columns.
+        """
         return self.some_keep_columns
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:

@@ -424,7 +424,9 @@ _INCLUDING, _EXCLUDING, _OVERWRITING = "INCLUDING", "EXCLUDING", "OVERWRITING"
 
 
 def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
-    """The statement with LIKE replaced by the definitions it copies. BindError SS294 where both tables define the same."""
+    """The statement with LIKE replaced by the definitions it copies. BindError SS294 where both tables define
+    the same.
+    """
     like = statement.like
     assert like is not None
     source = _source(like, catalog)

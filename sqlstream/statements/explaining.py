@@ -263,7 +263,9 @@ def _execute_plan(path: str, span: Span, execution: Execution) -> Job:
 
 
 def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:
-    """Write the compiled plan to its file. SS371 where the file exists, SS373 where an option of a table is a secret."""
+    """Write the compiled plan to its file. SS371 where the file exists, SS373 where an option of a table is a
+    secret.
+    """
     plan, file = planned(statement.statement, workspace), Path(statement.path)
     if file.exists() and not workspace.settings[FORCE]:
         if statement.if_not_exists or statement.execute:

@@ -86,7 +86,9 @@ class MockedRows:
 
 @dataclass(frozen=True)
 class BoundUnitTest:
-    """A unit test whose names are resolved. In its ``workspace`` the mocks replace the tables and views they stand for."""
+    """A unit test whose names are resolved. In its ``workspace`` the mocks replace the tables and views they
+    stand for.
+    """
 
     name: str
     view: str

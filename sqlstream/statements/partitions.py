@@ -24,7 +24,9 @@ ELSEWHERE = "SS358"
 
 
 def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
-    """The partitions of the table as ``day=2024-01-31/hour=7``, sorted; with PARTITION only those that have its values."""
+    """The partitions of the table as ``day=2024-01-31/hour=7``, sorted; with PARTITION only those that have
+    its values.
+    """
     assert statement.name is not None
     table = catalog.required(statement.name)
     root = root_of_partitions(table, statement.name.span)

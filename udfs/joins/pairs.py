@@ -77,7 +77,9 @@ def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[I
 
 
 def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
-    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS; efficient where most numbers have a partner."""
+    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS; efficient where most numbers have
+    a partner.
+    """
     if not len(of_left) or not len(of_right):
         return
     counts = np.bincount(of_right, minlength=int(of_left.max()) + 1)

@@ -54,7 +54,9 @@ class SideState:
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
 
     def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
-        """The changes of a batch: first of the rows that may have partners, then of all others, which are not stored."""
+        """The changes of a batch: first of the rows that may have partners, then of all others, which are not
+        stored.
+        """
         if rows is None:
             none = self.plain.empty_table()
             return Changes(none, none, none), Changes(none, none, none)

@@ -19,7 +19,9 @@ from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
 def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, Line, Indices]:
-    """The rows by key, in the order of their appearance, and in the order within each; and the original index of each."""
+    """The rows by key, in the order of their appearance, and in the order within each; and the original index
+    of each.
+    """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)
     rows = rows.take(pa.array(sorted_rows)).combine_chunks()

@@ -110,7 +110,9 @@ class ProcessContext:
         return self._timers.clock()
 
     def register_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
-        """Register a call of ``on_timer`` at a time, immediate if it has passed. A timer exists once per name and time."""
+        """Register a call of ``on_timer`` at a time, immediate if it has passed. A timer exists once per name
+        and time.
+        """
         self._timers.register(Timer(name, _ms(time), domain))
 
     def delete_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:

@@ -358,7 +358,9 @@ class TimeToLive:
         return min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
 
     def alive(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The loaded rows that have not expired, so that a key that returns after its time to live has no earlier rows."""
+        """The loaded rows that have not expired, so that a key that returns after its time to live has no
+        earlier rows.
+        """
         if not self.ttl or context.processing_time == END_OF_TIME:
             return rows
         return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))

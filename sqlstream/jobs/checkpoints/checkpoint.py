@@ -60,7 +60,9 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """A text that identifies the job among all others, also among earlier jobs of this directory; restarts keep it."""
+        """A text that identifies the job among all others, also among earlier jobs of this directory;
+        restarts keep it.
+        """
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
 

@@ -301,7 +301,9 @@ def _no_module(name: str) -> Diagnostic:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True where Ctrl-C or a closing session cancelled Spark's work, not where a user's function raised such an error."""
+    """True where Ctrl-C or a closing session cancelled Spark's work, not where a user's function raised such
+    an error.
+    """
     text = str(error)
     return any(words in text for words in _CANCELLED) and _ours(text) is None
 

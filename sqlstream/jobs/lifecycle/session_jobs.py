@@ -60,7 +60,9 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan as a streaming DataFrame; a DataFrame of finished data where the environment requires it."""
+        """The rows of a scan as a streaming DataFrame; a DataFrame of finished data where the environment
+        requires it.
+        """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
             return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)

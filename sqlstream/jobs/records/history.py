@@ -26,7 +26,9 @@ _STATE = re.compile(r"state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|delta|snapshot|zi
 
 @dataclass(frozen=True)
 class Epoch:
-    """A complete micro-batch as reported. ``time`` is its end in seconds since 1970, ``rows`` the number of rows read."""
+    """A complete micro-batch as reported. ``time`` is its end in seconds since 1970, ``rows`` the number of
+    rows read.
+    """
 
     epoch: int
     time: float

@@ -253,7 +253,9 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """The job of a submission. A record that is older than the submission belongs to an earlier start and is ignored."""
+    """The job of a submission. A record that is older than the submission belongs to an earlier start and is
+    ignored.
+    """
     storage = local_storage_at(submission.checkpoint)
     record = None
     if storage is not None:

@@ -189,7 +189,9 @@ def restore(
 
 
 def origin_at(source: str) -> RestoreOrigin:
-    """The savepoint or checkpoint to start from, whose files were checked. ExecutionError SS428, SS455, SS456, SS459."""
+    """The savepoint or checkpoint to start from, whose files were checked. ExecutionError SS428, SS455,
+    SS456, SS459.
+    """
     storage = local_storage_at(source)
     if storage is None:
         raise _not_local(source)

@@ -62,7 +62,9 @@ class FileFormat:
         return kind.name in _TEXTS or all(member.name in _IN_JSON for member in kind.parts())
 
     def read(self, path: str, wanted: Sequence[str]) -> pa.Table:
-        """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where the file cannot be read."""
+        """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where the file
+        cannot be read.
+        """
         kinds = {name: kind for name, kind in self.columns if name in wanted}
         if self.name in ("parquet", "orc"):
             return _columnar(path, self, kinds)

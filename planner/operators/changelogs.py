@@ -40,7 +40,7 @@ class ToChangelog(Unary):
     changes_row_kinds = True
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where deletes have a code: a deleted row is emitted with all its fields."""
+        """True where -U or -D has a code: a retracted row is emitted with all its fields."""
         kinds = {kind for kind, _ in self.codes}
         return bool(kinds & {RowKind.UPDATE_BEFORE, RowKind.DELETE})
 

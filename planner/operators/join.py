@@ -274,8 +274,9 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts only, if both sides are, and no padded row is retracted when its first partner arrives; else all
-        kinds.
+        """Inserts only for INNER and SEMI joins of inserts; else deletes too.
+
+        Other kinds of join retract a row without partner when its first partner arrives.
         """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):

@@ -246,7 +246,7 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The input's upsert keys that one key group holds, so that their changes remain in order."""
+        """The unique keys; for changes only those that contain the answer key, so that one key group orders them."""
         keys = self.unique_keys
         return frozenset(key for key in keys if key >= set(self.answer_key)) if self.remembers_answers else keys
 
@@ -309,7 +309,7 @@ class Lookup(Unary):
 
     @property
     def exchange_keys(self) -> tuple[str, ...]:
-        """The keys of the exchange: the row's identity for changes; empty where all rows must remain in order."""
+        """The answer key for changes; else the lookup's keys, or none where all rows must remain in order."""
         if self.remembers_answers:
             return self.answer_key
         return () if self.options.order is Order.ORDERED else tuple(key.name for key in self.keys)

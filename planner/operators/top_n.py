@@ -107,7 +107,7 @@ class TopN(Unary):
         return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """All kinds, except in order of arrival: a retraction lacks the arrival time of its row."""
+        """All kinds; inserts only with windows, and in order of arrival, which a retraction of the row lacks."""
         fields = {f.name: f for f in self.input.schema}
         by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
         return APPEND_ONLY if self.closes is not None or by_arrival else ALL_KINDS
@@ -115,7 +115,7 @@ class TopN(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The keys and the number where the number is emitted, else the unique keys of the input's rows."""
+        """The keys and the number where results are replaced by number; else unique keys of the input, with the keys."""
         slots = self._slots
         if slots or self.is_single:
             return slots

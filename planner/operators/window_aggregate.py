@@ -202,7 +202,7 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """The keys with the window's bounds, if each window fires once and its bounds identify it."""
+        """The keys with the window's bounds, if these identify it, and it fires once or retracts earlier results."""
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
         retracts = self.firing.accumulation is Accumulation.RETRACTING

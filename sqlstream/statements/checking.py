@@ -82,7 +82,7 @@ _ZONED = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 
 @on_deep_stack
 def changes_from_flink(text: str) -> tuple[Diagnostic, ...]:
-    """A warning for each thing in the statements of a script that has changed from Flink, in the order of the text."""
+    """A warning for each part of a script that works differently from Flink, in the order of the text."""
     statements, _ = parse_script_recovering(text)
     changes = (change for statement in statements for change in _changes(statement))
     return tuple(replace(change, source=text) for change in changes)

@@ -194,7 +194,7 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
 
 
 def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root | Batch:
-    """The runner of the query of an INSERT OVERWRITE.
+    """What the query of an INSERT OVERWRITE runs as: the plan of a stream, or a batch.
 
     BindError SS296 where the query never ends, or reads the table that it overwrites.
     """

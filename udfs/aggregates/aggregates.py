@@ -53,8 +53,9 @@ class Aggregates:
         _ = self._plans
 
     def for_merging_windows(self) -> Aggregates:
-        """The calls over numbered rows if a result depends on the order of arrival; otherwise the aggregates
-        unchanged."""
+        """Aggregates of the same calls over numbered rows, if a result depends on the order of arrival; otherwise
+        these aggregates.
+        """
         if not any(shows_arrival(call) for call in self.calls):
             return self
         return replace(self, input=self.input.append(pa.field(ARRIVAL, pa.int64())), by_number=True)

@@ -178,7 +178,9 @@ class Places(NamedTuple):
         return in_order(self.ids, self.keys)
 
     def numbers(self, function: Number, chosen: Numbers) -> Numbers:
-        """The number of each row among those ``chosen``, which are in order; 0 for all others."""
+        """The number of each row in ``chosen`` among the chosen rows of its key, which are in order; 0 for all
+        other rows.
+        """
         numbers_of_rows = np.zeros(len(self.ids), np.int64)
         numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
         return numbers_of_rows

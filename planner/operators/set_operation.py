@@ -46,7 +46,9 @@ class SetOperation(Node):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts only for INTERSECT of inserts; else deletes too, as rows of the right side retract results of EXCEPT."""
+        """Inserts only for INTERSECT of inserts; else deletes too, as rows of the right side retract results
+        of EXCEPT.
+        """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         return APPEND_ONLY if appends and self.kind.intersects else frozenset({RowKind.INSERT, RowKind.DELETE})
 

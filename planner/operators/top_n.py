@@ -115,7 +115,9 @@ class TopN(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The keys and the number where results are replaced by number; else unique keys of the input, with the keys."""
+        """The keys and the number where results are replaced by number; else unique keys of the input, with
+        the keys.
+        """
         slots = self._slots
         if slots or self.is_single:
             return slots

@@ -128,8 +128,8 @@ class _Segment(Generic[Content]):
 
 
 class SegmentedQueue(LookupQueue[Content]):
-    """A queue whose entries leave when complete; with ``by_key`` those of equal keys in order of arrival. None passes a
-    control row.
+    """A queue whose entries leave when complete; with ``by_key`` those of equal keys in order of arrival. No
+    entry overtakes a mark.
     """
 
     def __init__(self, capacity: int, *, by_key: bool) -> None:

@@ -80,7 +80,9 @@ class Memories:
         self._slots: list[dict[str, Slots]] = []
 
     def open(self, keys: pa.Table) -> list[dict[str, Cell]]:
-        """The cells of each of the keys, which are distinct."""
+        """Load the states of distinct keys; returns for each key its cells, by which user code reads and
+        writes them.
+        """
         stored = self._state.load(keys.column(KEY_HASH).to_numpy())
         owner = self._owners(keys, stored)
         self._keys = keys

@@ -277,7 +277,7 @@ def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]
 
 
 def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
-    """One chunk with the content of several; at least one."""
+    """One chunk with the content of ``chunks``, of which there is at least one."""
     if len(chunks) == 1:
         return chunks[0]
     return Chunk(one(alive(chunks, hash_column)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))

@@ -269,11 +269,11 @@ class Slices(Protocol):
         ...
 
     def lift(self, rows: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Slices of rows: ``groups`` is the slice of each row, in order of arrival."""
+        """Make ``count`` slices of rows; ``groups`` is the slice of each row, rows are in order of arrival."""
         ...
 
     def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Merges slices: ``groups`` is the new slice of each, in order."""
+        """Merge slices to ``count`` slices; ``groups`` is the new slice of each, in order."""
         ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
